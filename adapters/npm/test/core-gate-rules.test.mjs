@@ -544,7 +544,7 @@ test("letters of all scripts have a lower case", () => {
 });
 
 /** The names of the rules that apply to a path, in order. */
-const applying = (rules, path) => appliedTo(rules, { method: "GET", hosts: [""], has: () => false }, path).map(({ name }) => name);
+const applying = (rules, path) => appliedTo(rules, { method: "GET", hosts: [""], has: () => false }, [path]).map(({ name }) => name);
 const named = (paths) => rulesOf(JSON.stringify({ rules: Object.entries(paths).map(([name, path]) => ({ name, path })) }));
 
 test("a path outside ASCII has its rule however a client writes it", () => {
@@ -585,7 +585,7 @@ test("a request has the rules of each host that a server may take it for", () =>
   const rules = rulesOf(JSON.stringify({ rules: [{ name: "own", host: "api.example.com" }, { name: "below", host: "*.example.com" }, { name: "site" }] }));
   const applyingTo = (host) => {
     const { hosts } = new Facts({ method: "GET", url: "https://example.org/", headers: new Headers({ host }) }, {});
-    return appliedTo(rules, { method: "GET", hosts, has: () => false }, "/").map(({ name }) => name);
+    return appliedTo(rules, { method: "GET", hosts, has: () => false }, ["/"]).map(({ name }) => name);
   };
   const cases = { "API.example.com.:80": ["own"], "other, api.example.com": ["site", "own"], "api.example.com,x,b.example.com": ["own", "below"], "x": ["site"] };
   for (const [host, expected] of Object.entries(cases)) assert.deepEqual(applyingTo(host), expected, host);

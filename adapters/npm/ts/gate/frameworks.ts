@@ -12,6 +12,9 @@ interface Habits {
   routed?(path: string, query: string): readonly string[];
 }
 
+/** How often escapes of escapes are decoded at most. Astro refuses more. */
+const DECODINGS_MAX = 10;
+
 /** Slashes at the end and double slashes are among the readings of each path. */
 export const FRAMEWORKS = {
   express: { ignoresCase: true },
@@ -21,6 +24,27 @@ export const FRAMEWORKS = {
   // Fastify 4 ends a path at a semicolon. In all versions, a parameter at the end may be empty: here it is any text that is no route's.
   fastify: { ignoresCase: false, routed: (path) => [path, path.split(";", 1)[0]!].flatMap((path) => [path, path.replace(/\/$/, "/%00")]) },
   hono: { ignoresCase: false },
+  // The browser's own navigation gets the data of `/page`, of `/` and of `/page.pdf` from these.
+  next: {
+    ignoresCase: false,
+    routed: (path) => {
+      const page = path.replace(/\/_next\/data\/[^/]+(\/.*)\.json$/, "$1").replace(/(?:\.segments\/.*\.segment|\.prefetch)?\.rsc$/, "");
+      return page === path ? [] : [page, page.replace(/\/index$/, "/")];
+    },
+  },
+  sveltekit: { ignoresCase: false, routed: (path) => [path.replace(/\/__data\.json$/, "/").replace(/\.html__data\.json$/, ".html")] },
+  "react-router": { ignoresCase: true, routed: (path) => [path.replace(/\/_(?:root)?\.data$/, "/"), path.replace(/\.data$/, "")] },
+  // Vue Router ignores case, and Nitro does not.
+  nuxt: { ignoresCase: true, routed: (path) => [path.replace(/\/_payload\.js(?:on)?$/, "/")] },
+  // An action runs on any page. Pages are files, too, and escapes are decoded as often as there are any.
+  astro: {
+    ignoresCase: false,
+    routed: (path, query) => {
+      const action = new URLSearchParams(query).get("_action");
+      const page = fullyDecoded(path);
+      return [page, page.replace(/\/index\.html$/, "/").replace(/\.html$/, ""), ...(action ? [`/_actions/${action}`] : [])];
+    },
+  },
 } as const satisfies Readonly<Record<string, Habits>>;
 
 /** What a framework runs for a path with its query: the path itself, and others. */
@@ -32,4 +56,15 @@ export function routedBy(framework: Framework, path: string): readonly string[] 
   // The normal form comes first. A router may find what it looks for only there.
   readings(own!, (normal) => all.push(...routed(normal, query!)) > 0);
   return [...new Set(all)];
+}
+
+/** A path without escapes of escapes. */
+function fullyDecoded(path: string): string {
+  let decoded = path;
+  try {
+    for (let nth = 0; nth < DECODINGS_MAX && decoded.includes("%"); nth++) decoded = decodeURI(decoded);
+  } catch {
+    // It ends where it can no longer be decoded.
+  }
+  return decoded;
 }

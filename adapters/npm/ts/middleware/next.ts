@@ -1,7 +1,7 @@
 import { invalid } from "../error.js";
 import { namesOf, only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type Decider, type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
+import { type Decider, type GuardOptions, judge, type Limiting, limiterOf, refusal, type Routing } from "./guard.js";
 
 /**
  * A Next.js proxy for the paths that `config.matcher` names, in `proxy.ts`:
@@ -14,6 +14,9 @@ import { type Decider, type GuardOptions, judge, type Limiting, limiterOf, refus
  *
  * `limit<NextRequest, NextFetchEvent>(…)` gives `check` and `denied` the types of Next.js.
  *
+ * The rules of a gate match the path of a page also in requests for its data, with and without the base path and the locale. A Server
+ * Action runs on the path of any page: call `check` in the action itself.
+ *
  * Next.js does not tell a proxy when the response has ended. So a policy with a concurrency limit throws here. Call `check` and
  * `release` in the route handler instead.
  */
@@ -25,7 +28,7 @@ export function limit<Received extends Request = Request, Event = unknown, By ex
   if (typeof tidegate !== "function") releasable(tidegate);
   return async (request: Received, event?: Event): Promise<Response> => {
     const chosen = releasable(await limiterOf(tidegate, request, event));
-    const verdict = await judge(chosen, request, options, { context: event });
+    const verdict = await judge(chosen, request, options, { context: event, routing: routingOf(request) });
     if (!verdict) return next();
     return (await refusal(chosen, verdict, request, options)) ?? verdict.onto(next());
   };
@@ -36,6 +39,12 @@ const PROXY = namesOf<Omit<GuardOptions, "refund">>({ check: true, denied: true,
 function releasable<By extends Decider>(tidegate: By): By {
   if (!tidegate.holdsSlots) return tidegate;
   throw invalid("policy", "a proxy cannot release the slots of a concurrency limit; call check and release in the route handler");
+}
+
+/** Next.js tells a page's path without the base path and the locale. */
+function routingOf({ url, nextUrl }: Request & { nextUrl?: { pathname?: unknown } }): Routing {
+  const page = nextUrl?.pathname;
+  return { framework: "next", target: typeof page === "string" ? [url, page] : url };
 }
 
 /** What `NextResponse.next()` returns: the request goes on to the app. */

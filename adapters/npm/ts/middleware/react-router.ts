@@ -2,10 +2,14 @@ import { only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
 import { type Decider, GUARD, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
+const ROUTING = { framework: "react-router" } as const;
+
 /**
  * Limits the request handler of React Router or Remix:
  *
  *     export default limit(tidegate, createRequestHandler(build));
+ *
+ * The rules of a gate match the path of a route also in requests for its data (`/page.data`), and ignore case, as routes do.
  */
 export function limit<Rest extends unknown[], By extends Decider = Limiter>(
   tidegate: Limiting<Rest, Request, By>,
@@ -14,7 +18,7 @@ export function limit<Rest extends unknown[], By extends Decider = Limiter>(
 ) {
   only(options as unknown, "", [...GUARD, "waitUntil"]);
   const limited = (request: Request, ...rest: Rest): Promise<Response> =>
-    guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, waitUntil: options.waitUntil });
+    guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, routing: ROUTING, waitUntil: options.waitUntil });
   // Some servers pass the client's address only to a handler that has a parameter for it.
   return Object.defineProperty(limited, "length", { value: handler.length });
 }
@@ -35,5 +39,5 @@ export function limitRoute<Args extends MiddlewareArguments, By extends Decider 
 ) {
   only(options as unknown, "", [...GUARD, "waitUntil"]);
   return (args: Args, next: () => Promise<Response>): Promise<Response> =>
-    guard(tidegate, args.request, next, options, { context: args, waitUntil: options.waitUntil });
+    guard(tidegate, args.request, next, options, { context: args, routing: ROUTING, waitUntil: options.waitUntil });
 }
