@@ -38,6 +38,8 @@ export const APPS = {
     requests: (port, path) => admitsTwo(port, path, { error: ({ error }) => error.data.code === "TOO_MANY_REQUESTS" }),
   },
   elysia: { framework: "Elysia", version: "elysia", runtime: "Bun" },
+  // The build fails on any warning.
+  webpack: { framework: "Node.js, bundled by webpack", version: "webpack", runtime: "Node.js" },
   "aws-lambda": { framework: "AWS Lambda, API Gateway", version: "@types/aws-lambda", runtime: "Node.js" },
   websocket: { framework: "WebSocket, ws", version: "ws", runtime: "Node.js", requests: answersMessages },
   "ai-sdk": { framework: "AI SDK", version: "ai", runtime: "Node.js", paths: ["/api/chat"], requests: settles },
