@@ -34,11 +34,13 @@ async function warnings(run) {
 }
 
 test("a quota as a text is the same as its object", async () => {
-  const [now, limits] = [1_800_000_000_000, (verdict) => [verdict.headers["ratelimit-policy"].replace(/^"[^"]*"/, ""), verdict.quotas[0].remaining]];
+  const [now, limits] = [1_800_000_000_000, (verdict) => [verdict.headers["ratelimit-policy"].replace(/^"[^"]*"/, ""), verdict.quotas[0].remaining, verdict.quotas[0].resetAfterMs]];
   const pairs = [
-    ["10 / 10 s", { slidingWindow: { limit: 10, windowMs: 10_000 } }],
-    ["10/min", { slidingWindow: { limit: 10, windowMs: 60_000 } }],
-    ["5 / 250 ms", { slidingWindow: { limit: 5, windowMs: 250 } }],
+    ["10 / 10 s", { slidingLog: { limit: 10, windowMs: 10_000 } }],
+    ["10/min", { slidingLog: { limit: 10, windowMs: 60_000 } }],
+    ["5 / 250 ms", { slidingLog: { limit: 5, windowMs: 250 } }],
+    ["100 / h", { slidingLog: { limit: 100, windowMs: 3_600_000 } }],
+    ["101 / h", { slidingWindow: { limit: 101, windowMs: 3_600_000 } }],
     ["1000 / 2 h", { slidingWindow: { limit: 1_000, windowMs: 7_200_000 } }],
     ["100 burst, 10 / s", { tokenBucket: { capacity: 100, refill: 10, perMs: 1_000 } }],
     [" 7 burst , 3 / 1 d ", { tokenBucket: { capacity: 7, refill: 3, perMs: 86_400_000 } }],

@@ -1080,7 +1080,7 @@ describe("Durable Objects", () => {
     assert.deepEqual(standing.quotas.map(({ remaining }) => remaining), [1, 2]);
     await tidegate.reset("user:1");
     const [[name, storage]] = namespace.storages;
-    assert.equal(name, "tg1:api:sw86400000.cc60000:user:1");
+    assert.equal(name, "tg1:api:sl86400000.cc60000:user:1");
     assert.ok(storage.alarm > Date.now() && !storage.rows.has(name) && storage.rows.size === 3, "rows of tokens remain");
     namespace.restart();
     await namespace.object(name).alarm();

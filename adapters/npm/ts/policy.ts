@@ -38,8 +38,9 @@ export type Algorithm = {
 /**
  * A limit, as a text or as an algorithm with its numbers.
  *
- * `"10 / 10 s"` is a sliding window of 10 in 10 seconds. `"100 burst, 10 / s"` is a token bucket that holds 100 and gets 10 back
- * every second. The units of time are ms, s, min, h and d, also as words: `"10 per minute"` is `"10 / min"`.
+ * `"10 / 10 s"` admits at most 10 in any 10 seconds: it is a sliding log. Beyond a limit of 100, such a text is a sliding window of two
+ * counters, which may admit almost twice the limit in one window. `"100 burst, 10 / s"` is a token bucket that holds 100 and gets 10
+ * back every second. The units of time are ms, s, min, h and d, also as words: `"10 per minute"` is `"10 / min"`.
  *
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
@@ -79,6 +80,8 @@ const NUMBERS = {
 const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 /** The algorithms whose state is longer, the more requests it counts. */
 const GROWING: (keyof typeof NUMBERS)[] = ["slidingLog", "concurrency"];
+/** The largest limit of a text that is counted by a log, whose state has up to 12 bytes for each unit. */
+const LOG_MAX = 100;
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
 /** The units as words. */
 const WORDS: Record<string, keyof typeof UNITS> = { millisecond: "ms", second: "s", minute: "min", hour: "h", day: "d" };
@@ -147,8 +150,9 @@ function parsed(text: string, path: string): ReadyQuota {
     if (Number.isSafeInteger(value)) return value;
     throw invalid(path, `${digits} is too large; write at most ${Number.MAX_SAFE_INTEGER}`);
   };
-  const span = number(count ?? "1") * UNITS[unit!]!;
-  const [algorithm, units, refill] = burst ? (["tokenBucket", burst, number(amount!)] as const) : (["slidingWindow", amount!, 0] as const);
-  const place = "";
-  return { algorithm: ALGORITHMS.indexOf(algorithm), place, amount: number(units), span: number(String(span)), refill, name: undefined, by: undefined };
+  const span = number(String(number(count ?? "1") * UNITS[unit!]!));
+  const units = number(amount!);
+  const algorithm = burst ? "tokenBucket" : units <= LOG_MAX ? "slidingLog" : "slidingWindow";
+  const [most, refill] = burst ? [number(burst), units] : [units, 0];
+  return { algorithm: ALGORITHMS.indexOf(algorithm), place: "", amount: most, span, refill, name: undefined, by: undefined };
 }

@@ -31,3 +31,4 @@ mod policies;
 mod responses;
 mod sinks;
 mod tokens;
+mod worst_cases;

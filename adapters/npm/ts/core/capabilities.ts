@@ -2,6 +2,7 @@ import { invalid } from "../error.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
 import { MAX_UNITS } from "./exact.js";
 import { blocks, type Policy } from "./policy.js";
+import type { Rule } from "./rules/rule.js";
 
 /** What a store supports, and how exact it is. */
 export type Capabilities = {
@@ -69,7 +70,7 @@ export function lends(store: Capabilities, { slice, lifetimeMs }: { slice: numbe
 export function supportsPolicy(can: Capabilities, { quotas, dimensions, group, placeByKey, chargeDenied, holdsSlots }: Policy): void {
   if (quotas.length > can.max_quotas) throw unsupported("policy: ", `a policy of ${quotas.length} quotas (${can.max_quotas} at most)`);
   const other = quotas.find(({ rule }) => !can.algorithms.includes(blocks(rule) ? "penalty" : rule.name));
-  if (other) throw unsupported("policy: ", `${other.rule.name} (only ${can.algorithms.join(", ")})`);
+  if (other) throw unsupported("policy: ", `${other.rule.name} (only ${can.algorithms.join(", ")})${instead(can, other.rule)}`);
   if (chargeDenied && !can.charge_denied) throw unsupported("policy: ", "chargeDenied");
   if (holdsSlots && !can.idempotency) throw unsupported("policy: ", "a concurrency limit, whose slots have tokens");
   if (dimensions.length === 1 || can.dimensions === "any") return;
@@ -102,6 +103,12 @@ export function supports(can: Capabilities, policy: Policy, { kind, cost, token 
   if (kind === CHECK && token === undefined && policy.holdsSlots) {
     throw invalid("idempotency", "a policy with a concurrency limit needs a token, which names the slot; give one");
   }
+}
+
+/** What to write for a log, which a text such as `"10 / 10 s"` means, in a store of counters. */
+function instead({ algorithms }: Capabilities, { name, amount, unit }: Rule): string {
+  if (name !== "sliding_log" || !algorithms.includes("sliding_window")) return "";
+  return `; write { slidingWindow: { limit: ${amount}, windowMs: ${unit} } }, which estimates from two counters`;
 }
 
 function need(able: boolean, what: string): void {

@@ -36,7 +36,7 @@ export interface KvOptions extends Omit<Options, "platform"> {
  * the counts are written after the response, also once a second.
  *
  *     import { env } from "cloudflare:workers";
- *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["10 / 10 s"] } });
+ *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["100 burst, 10 / s"] } });
  */
 export class Tidegate extends Limiter {
   readonly #waitUntil: (work: Promise<unknown>) => void;
