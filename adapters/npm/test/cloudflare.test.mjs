@@ -128,7 +128,7 @@ test("a wrong object, a wrong binding and no binding are named, and let nobody t
     ["@tidegate/edge/cloudflare", objects, older, OBJECT, "invalid", /another version/],
     ["@tidegate/edge/cloudflare", objects, exported, plain, "refused", /SQL is not enabled|storage/i],
     ["@tidegate/edge/cloudflare", objects, exported, {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "durable_objects"/],
-    ["@tidegate/edge/cloudflare-kv", `namespace: env.COUNTS, failMode: "open", ${policy}`, "", {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "kv_namespaces"/],
+    ["@tidegate/edge/cloudflare-kv", `namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["60 burst, 1 / d"] }`, "", {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "kv_namespaces"/],
     ["@tidegate/edge/cloudflare-ratelimit", `binding: env.LIMITER, failMode: "open", policy: { name: "api", quotas: [{ fixedWindow: { limit: 9, windowMs: 10_000 } }] }`, "", {}, "refused", /binding: missing/],
   ];
   for (const [module, options, more, bindings, kind, message] of cases) {
