@@ -74,7 +74,7 @@ pub use limiter::{
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};
 #[cfg(feature = "std")]
-pub use memory::MemoryLimiter;
+pub use memory::{MemoryLimiter, WhenFull};
 pub use platform::{ClientIpSource, Platform};
 pub use policy::Policy;
 pub use policy_state::{Charge, PolicyState, QuotaState};

@@ -1,6 +1,7 @@
 //! The reference store, in memory.
 
 mod answers;
+mod full;
 mod several;
 mod shard;
 mod table;
@@ -20,8 +21,11 @@ use siphasher::sip::SipHasher13;
 use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Decision, Dimension, Error, ErrorKind, Key, Keys, Policy, UnixMillis};
 
+use self::full::Full;
 use self::shard::{Bounds, Row, Shard};
 use self::table::Fingerprint;
+
+pub use self::full::WhenFull;
 
 /// A limiter that counts in the memory of one process. It is exact at any concurrency, and the reference for all others.
 ///
@@ -41,11 +45,23 @@ use self::table::Fingerprint;
 /// entries, each of which grows, splits and shrinks for itself. So no call moves more than about two thousand entries at once,
 /// however many there are. [`MemoryLimiter::sweep`] removes all expired keys immediately.
 ///
-/// # Capacity
-/// [`MemoryLimiter::capacity`] bounds the number of keys. When a shard is full, keys without a state of their own share
-/// states: for each policy, one state per eight keys of the capacity. No key loses its state, so nobody can reset a key by
-/// sending requests under many others, and no key admits more than its limit. Keys that share a state share its limit:
-/// together they admit what one key would, and may be denied early.
+/// # Full
+/// [`MemoryLimiter::max_keys`] bounds the number of keys. The first further key is logged with the feature `tracing`, at level `WARN`, and
+/// [`MemoryLimiter::was_full`] tells of it. [`MemoryLimiter::when_full`] chooses what happens to such keys until others have expired:
+///
+/// - [`WhenFull::Evict`], the default: the key gets a state of its own, so a stranger's first request is always admitted. It takes the
+///   place of one of eight keys that are drawn: one that has expired, or else the one with the largest part of its limit left. A key that
+///   has used its limit is forgotten only if none of the eight has anything left. If a share `g` of all keys is used up, that is for
+///   `g^8` of the further keys, and for one certain key `g^7 / max_keys`. So to use a key's limit once more, a client has to use up half
+///   of all others, and then has `128 * max_keys` further keys admitted; or it uses up all, and has `max_keys` admitted. No key in a
+///   block and none that holds a slot is forgotten: if all eight are such keys, the request is [`Refused`](ErrorKind::Refused). But a client
+///   with more addresses than `max_keys` is not limited: each request may come from one that is forgotten.
+/// - [`WhenFull::Share`]: such keys share states: for each policy, one state per eight keys of the capacity. No key loses its state, so
+///   nobody can reset a key by sending requests under many others, and no key admits more than its limit. Together they admit what one key
+///   would, and may be denied early.
+/// - [`WhenFull::Deny`]: the request is [`Refused`](ErrorKind::Refused). Keys with a state go on.
+///
+/// Each shard is full for itself.
 ///
 /// [`MemoryLimiter::answers`] bounds the answers to [idempotency tokens](Check::idempotent), and apart from them those to
 /// tokens that hold slots. When a shard's answers are full, the ones that were settled first make room, and a retry of their
@@ -73,9 +89,11 @@ use self::table::Fingerprint;
 pub struct MemoryLimiter {
     shards: Box<[Padded]>,
     /// Keys of one shard.
-    capacity: usize,
-    /// Answers of one shard, if they are bounded apart from its keys.
-    answers: Option<usize>,
+    max_keys: usize,
+    full: Full,
+    /// Answers of one shard, and whether they are bounded apart from its keys.
+    answers: usize,
+    bounds_answers: bool,
     /// Draws fingerprints. Its secret is random, so that nobody can choose two keys with the same one. Among a million
     /// keys, the chance that two share a fingerprint is 1 in 37 million.
     hasher: SipHasher13,
@@ -87,9 +105,9 @@ pub struct MemoryLimiter {
 struct Padded(Mutex<Shard>);
 
 impl MemoryLimiter {
-    /// The default [capacity](Self::capacity): 16,777,216 keys, which take up to 1.3 GB with one bucket or fixed window.
+    /// The default [number of keys](Self::max_keys): 16,777,216, which take up to 1.3 GB with one bucket or fixed window.
     /// [Answers](Self::DEFAULT_ANSWERS) to tokens come on top.
-    pub const DEFAULT_CAPACITY: usize = 1 << 24;
+    pub const DEFAULT_MAX_KEYS: usize = 1 << 24;
 
     /// The default number of [answers](Self::answers) to tokens: 1,048,576 of checks that hold no slots, which take up to
     /// 0.4 GB, and as many of checks that do.
@@ -109,19 +127,20 @@ impl MemoryLimiter {
         // The standard library's source of random secrets. Loom replays its models, so they must not be random there.
         let secret = || if cfg!(loom) { 1 } else { RandomState::new().build_hasher().finish() };
         let hasher = SipHasher13::new_with_keys(secret(), secret());
-        Self { shards, capacity: 0, answers: None, hasher }.capacity(Self::DEFAULT_CAPACITY)
+        let empty = Self { shards, max_keys: 0, full: Full::default(), answers: 0, bounds_answers: false, hasher };
+        empty.max_keys(Self::DEFAULT_MAX_KEYS)
     }
 
-    /// Sets the number of keys that have a state of their own. A policy's key counts once for each policy. See
-    /// [Capacity](Self#capacity) for what happens beyond it.
+    /// Sets the number of keys that have a state of their own. A policy's key counts once for each policy. See [Full](Self#full) for what
+    /// happens beyond it.
     ///
     /// Each shard holds an equal part, rounded up. Keys do not spread perfectly evenly, so the first shard is full a little
     /// before the total is reached.
     ///
     /// ```
-    /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+    /// use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis, WhenFull};
     /// # fn main() -> Result<(), tidegate_core::Error> {
-    /// let limiter = MemoryLimiter::with_shards(1).capacity(1);
+    /// let limiter = MemoryLimiter::with_shards(1).max_keys(1).when_full(WhenFull::Share);
     /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60))?])?;
     /// let admits = |key| limiter.decide(Check::new(&policy, &Key::new(key), UnixMillis::new(0))).unwrap().is_allowed();
     /// assert!(admits("ip:192.0.2.1"));
@@ -132,25 +151,40 @@ impl MemoryLimiter {
     /// # }
     /// ```
     #[must_use]
-    pub fn capacity(mut self, keys: usize) -> Self {
-        self.capacity = keys.div_ceil(self.shards.len()).max(1);
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = keys.div_ceil(self.shards.len()).max(1);
+        if !self.bounds_answers {
+            self.answers = self.max_keys.min(Self::DEFAULT_ANSWERS.div_ceil(self.shards.len()));
+        }
         self
     }
 
+    /// Chooses what happens to further keys. See [Full](Self#full).
+    #[must_use]
+    pub const fn when_full(mut self, when: WhenFull) -> Self {
+        self.full.set(when);
+        self
+    }
+
+    /// Whether there ever was a key for which a shard had no room.
+    #[must_use]
+    pub fn was_full(&self) -> bool {
+        self.full.was_met()
+    }
+
     /// Sets the number of answers to [idempotency tokens](Check::idempotent) that are remembered, and of as many to tokens that
-    /// hold slots. See [Capacity](Self#capacity) for what happens beyond it. Without this setting, it is the
-    /// [capacity](Self::capacity), and at most [`DEFAULT_ANSWERS`](Self::DEFAULT_ANSWERS).
+    /// hold slots. See [Full](Self#full) for what happens beyond it. Without this setting, it is
+    /// [`max_keys`](Self::max_keys), and at most [`DEFAULT_ANSWERS`](Self::DEFAULT_ANSWERS).
     ///
     /// Each shard holds an equal part, rounded up.
     #[must_use]
     pub fn answers(mut self, answers: usize) -> Self {
-        self.answers = Some(answers.div_ceil(self.shards.len()).max(1));
+        (self.answers, self.bounds_answers) = (answers.div_ceil(self.shards.len()).max(1), true);
         self
     }
 
-    fn bounds(&self) -> Bounds {
-        let most = || self.capacity.min(Self::DEFAULT_ANSWERS.div_ceil(self.shards.len()));
-        Bounds { keys: self.capacity, answers: self.answers.unwrap_or_else(most) }
+    const fn bounds(&self) -> Bounds<'_> {
+        Bounds { keys: self.max_keys, answers: self.answers, full: &self.full }
     }
 
     /// Draws fingerprints with a secret of your own: 16 random bytes that clients cannot know. By default the secret comes
@@ -166,8 +200,8 @@ impl MemoryLimiter {
     /// # Errors
     /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused) if the check's token belongs to a charge of another cost.
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a dimension has no key, or a concurrency limit no token.
-    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if the check would take a slot that cannot be remembered; see
-    /// [Capacity](Self#capacity).
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if the check would take a slot that cannot be remembered, or its key gets no
+    /// state; see [Full](Self#full).
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
@@ -182,7 +216,7 @@ impl MemoryLimiter {
                 let token = self.token(row.own, idempotency.token);
                 shard.decide_once(row, token, &check, idempotency.ttl, self.bounds())
             }
-            None => Ok(shard.decide(row, &check, self.capacity)),
+            None => shard.decide(row, &check, self.bounds()),
         }
     }
 
@@ -241,7 +275,8 @@ impl MemoryLimiter {
         own ^= dimension.digest();
         // The hash table uses the bits at both ends of the fingerprint, and this the middle.
         let index = usize::from((own >> 32) as u16) & (self.shards.len() - 1);
-        (Row { own, digest: dimension.digest() }, index)
+        let quotas = dimension.quotas();
+        (Row { own, digest: dimension.digest(), quotas: (quotas.start, quotas.end) }, index)
     }
 
     /// The row of a policy's only key, and its shard, locked.
@@ -293,7 +328,7 @@ impl Limiter for MemoryLimiter {
             return self.peek_several(&check);
         }
         let (row, shard) = self.shard(check.policy, check.keys)?;
-        Ok(shard.peek(row, &check, self.capacity))
+        Ok(shard.peek(row, &check, self.bounds()))
     }
 
     async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
@@ -302,7 +337,8 @@ impl Limiter for MemoryLimiter {
             return self.refund_several(&refund);
         }
         let (row, mut shard) = self.shard(policy, keys)?;
-        shard.correct(row, policy, now, self.capacity, |state| policy.refund(state, charged_at, now, cost));
+        // It gives no key a state.
+        shard.correct(row, policy, now, self.bounds(), None, |state| policy.refund(state, charged_at, now, cost));
         Ok(())
     }
 
@@ -313,16 +349,18 @@ impl Limiter for MemoryLimiter {
             return self.settle_several(&settle);
         }
         let (row, mut shard) = self.shard(policy, keys)?;
-        let charge = shard.take_charge(self.token(row.own, settle.token), &settle, self.bounds())?;
+        let bounds = self.bounds();
+        let room = shard.room_for(row, now, bounds)?;
+        let charge = shard.take_charge(self.token(row.own, settle.token), &settle, bounds)?;
         if let Some(charge) = charge {
             let actual = settle.cost.unwrap_or(charge.cost);
-            shard.correct(row, policy, now, self.capacity, |state| policy.settle(state, &charge, now, actual));
+            shard.correct(row, policy, now, bounds, room, |state| policy.settle(state, &charge, now, actual));
         }
-        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), self.capacity).replayed(charge.is_none()))
+        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), bounds).replayed(charge.is_none()))
     }
 
-    /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that shares a state, because the shard is full: that would
-    /// block the others.
+    /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that gets no state of its own, because the shard is full: to block a shared
+    /// one would block the others.
     async fn block(&self, block: Block<'_>) -> Result<(), Error> {
         block.verify()?;
         let Block { policy, keys, span, now } = block;
@@ -330,10 +368,12 @@ impl Limiter for MemoryLimiter {
             return self.block_several(&block);
         }
         let (row, mut shard) = self.shard(policy, keys)?;
-        if shard.would_share(row, self.capacity) {
+        let bounds = self.bounds();
+        if shard.would_share(row, bounds) {
             return Err(no_own_state());
         }
-        shard.correct(row, policy, now, self.capacity, |state| policy.block(state, now, span));
+        let room = shard.room_for(row, now, bounds)?;
+        shard.correct(row, policy, now, bounds, room, |state| policy.block(state, now, span));
         Ok(())
     }
 
@@ -351,7 +391,7 @@ impl Limiter for MemoryLimiter {
 
 fn no_own_state() -> Error {
     let message = "the memory limiter is full, and a block would be of all keys that share a state; raise \
-                   `MemoryLimiter::capacity`";
+                   `MemoryLimiter::max_keys`";
     Error::new(ErrorKind::Refused, message)
 }
 

@@ -13,4 +13,4 @@ pub use crate::{
     Millis, Platform, Policy, Quota, Refund, Rejection, Settle, UnixMillis,
 };
 #[cfg(feature = "std")]
-pub use crate::{DenyCache, Fallback, MemoryLimiter, Shadow, Sharded, Tiered};
+pub use crate::{DenyCache, Fallback, MemoryLimiter, Shadow, Sharded, Tiered, WhenFull};

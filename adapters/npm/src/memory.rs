@@ -29,7 +29,7 @@ pub fn seed(a: u32, b: u32, c: u32, d: u32) {
 }
 
 fn made(secret: [u64; 2]) -> &'static MemoryLimiter {
-    let make = || &*Box::leak(Box::new(MemoryLimiter::with_shards(1).secret(secret).capacity(KEYS_MAX)));
+    let make = || &*Box::leak(Box::new(MemoryLimiter::with_shards(1).secret(secret).max_keys(KEYS_MAX)));
     MEMORY.with(|memory| *memory.get_or_init(make))
 }
 

@@ -267,6 +267,11 @@ export abstract class Limiter {
   /** Called after each decision that was made at `now`. */
   protected decided?(now: number): void;
 
+  /** Tells of what the application should change, which is no error of a request. */
+  protected warn(message: string): void {
+    this.#tell("check", new TidegateError("misconfigured", message), false);
+  }
+
   /** The question about a key. `plain` may be it, if there are no options. */
   #named(key: string | Keys, options: LimitOptions | undefined, plain?: Question): Question {
     // An empty text would be one count for all whose name is missing.

@@ -122,7 +122,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         self
     }
 
-    /// Sets the limiter that decides in an outage: a memory of another [capacity](MemoryLimiter::capacity), or another store. A
+    /// Sets the limiter that decides in an outage: a memory of another [size](MemoryLimiter::max_keys), or another store. A
     /// check that it does not support fails with the store's error.
     ///
     /// # Errors

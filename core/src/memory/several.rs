@@ -22,7 +22,7 @@ struct Locked<'a> {
     shards: Vec<(usize, MutexGuard<'a, Shard>)>,
     /// For each dimension: its row, and the place of its shard among the locked ones.
     rows: Vec<(Row, usize)>,
-    bounds: Bounds,
+    bounds: Bounds<'a>,
     /// Stands for all keys together.
     fingerprint: Fingerprint,
 }
@@ -30,7 +30,7 @@ struct Locked<'a> {
 impl MemoryLimiter {
     pub(super) fn decide_several(&self, check: Check<'_>) -> Result<Decision, Error> {
         let mut locked = self.lock(check.policy, check.keys)?;
-        let Some(idempotency) = check.remembered() else { return Ok(locked.decide(&check)) };
+        let Some(idempotency) = check.remembered() else { return locked.decide(&check) };
         let token = self.token(locked.fingerprint, idempotency.token);
         if let Some(first) = locked.first().recall(token, &check, idempotency.ttl) {
             return first;
@@ -41,7 +41,7 @@ impl MemoryLimiter {
         {
             return Err(no_room());
         }
-        let decision = locked.decide(&check);
+        let decision = locked.decide(&check)?;
         locked.first().remember(token, &check, idempotency.ttl, &decision, bounds);
         Ok(decision)
     }
@@ -53,17 +53,17 @@ impl MemoryLimiter {
 
     pub(super) fn refund_several(&self, refund: &Refund<'_>) -> Result<(), Error> {
         let Refund { policy, keys, charged_at, now, cost } = *refund;
-        self.lock(policy, keys)?.change(now, |state| policy.refund(state, charged_at, now, cost));
-        Ok(())
+        self.lock(policy, keys)?.change(now, |state| policy.refund(state, charged_at, now, cost))
     }
 
     pub(super) fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
         let mut locked = self.lock(settle.policy, settle.keys)?;
         let token = self.token(locked.fingerprint, settle.token);
         let bounds = locked.bounds;
+        locked.rooms(settle.now)?;
         let charge = locked.first().take_charge(token, settle, bounds)?;
         if let Some(charge) = charge {
-            locked.settle(settle, &charge);
+            locked.settle(settle, &charge)?;
         }
         let standing = settle.policy.peek(&locked.state(), settle.now, 0);
         Ok(standing.replayed(charge.is_none()))
@@ -76,11 +76,10 @@ impl MemoryLimiter {
             policy.quotas()[dimension.quotas()].iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_)))
         };
         let mut blocked = policy.dimensions().iter().zip(&locked.rows).filter(|(dimension, _)| blocks(dimension));
-        if blocked.any(|(_, (row, shard))| locked.shards[*shard].1.would_share(*row, locked.bounds.keys)) {
+        if blocked.any(|(_, (row, shard))| locked.shards[*shard].1.would_share(*row, locked.bounds)) {
             return Err(no_own_state());
         }
-        locked.change(now, |state| policy.block(state, now, span));
-        Ok(())
+        locked.change(now, |state| policy.block(state, now, span))
     }
 
     pub(super) fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
@@ -127,7 +126,7 @@ impl Locked<'_> {
     fn state(&self) -> PolicyState {
         let mut parts = Vec::with_capacity(self.policy.quotas().len());
         for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
-            match self.shards[*shard].1.state(*row, self.bounds.keys) {
+            match self.shards[*shard].1.state(*row, self.bounds) {
                 Some(state) => parts.extend(state.0),
                 None => parts.extend(self.policy.initial_state().0.drain(dimension.quotas())),
             }
@@ -135,34 +134,39 @@ impl Locked<'_> {
         PolicyState(parts)
     }
 
-    fn decide(&mut self, check: &Check<'_>) -> Decision {
+    fn decide(&mut self, check: &Check<'_>) -> Result<Decision, Error> {
         self.change(check.now, |state| check.policy.decide_as(state, check.now, check.cost, check.charge_id()))
     }
 
-    fn settle(&mut self, settle: &Settle<'_>, charge: &Charge) {
+    fn settle(&mut self, settle: &Settle<'_>, charge: &Charge) -> Result<(), Error> {
         let actual = settle.cost.unwrap_or(charge.cost);
-        self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual));
+        self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual))
+    }
+
+    /// What makes room for each row, as [`Shard::room_for`].
+    fn rooms(&self, now: UnixMillis) -> Result<Vec<Option<Fingerprint>>, Error> {
+        self.rows.iter().map(|(row, shard)| self.shards[*shard].1.room_for(*row, now, self.bounds)).collect()
     }
 
     /// Changes the states of all rows, and stores those that have changed. A row that nothing has used is not stored.
-    fn change<T>(&mut self, now: UnixMillis, change: impl FnOnce(&mut PolicyState) -> T) -> T {
+    fn change<T>(&mut self, now: UnixMillis, change: impl FnOnce(&mut PolicyState) -> T) -> Result<T, Error> {
         let before = self.state();
         let mut after = before.clone();
         let answer = change(&mut after);
         if after == before {
-            return answer;
+            return Ok(answer);
         }
         let lasts = self.policy.expires_after(&after, now);
-        for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
+        let rooms = self.rooms(now)?;
+        for ((dimension, (row, shard)), room) in self.policy.dimensions().iter().zip(&self.rows).zip(rooms) {
             let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
             let is_used = self.policy.part_expires_after(part.clone(), &after, now) > Millis::ZERO;
-            if before.0[part.clone()] != after.0[part.clone()]
-                && (is_used || shard.state(*row, self.bounds.keys).is_some())
+            if before.0[part.clone()] != after.0[part.clone()] && (is_used || shard.state(*row, self.bounds).is_some())
             {
                 let state = PolicyState(after.0[part].to_vec());
-                shard.store(*row, state, self.policy, now, lasts, self.bounds.keys);
+                shard.store(*row, state, self.policy, now, lasts, self.bounds, room);
             }
         }
-        answer
+        Ok(answer)
     }
 }

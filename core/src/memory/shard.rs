@@ -1,11 +1,12 @@
 use std::boxed::Box;
 
 use super::answers::{Answers, no_room};
+use super::full::{Full, Shape, Shapes, WhenFull};
 use super::table::{self, Fingerprint, Table};
 use crate::algorithm::{BucketState, WindowState};
 use crate::limiter::{Check, Settle};
 use crate::policy_state::decide_alone;
-use crate::{Charge, Decision, Error, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use crate::{Charge, Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, Rule, UnixMillis};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -20,8 +21,10 @@ pub(super) struct Shard {
     answers: Answers,
     /// The answers whose charge holds slots. Others cannot crowd them out.
     slots: Answers,
-    /// Whether the shard was ever full, so that keys may have shared a state.
-    was_full: bool,
+    /// Whether keys have shared a state.
+    has_shared: bool,
+    /// The rules of the states, by which those that have used little are found.
+    shapes: Shapes,
     calls: usize,
 }
 
@@ -33,13 +36,15 @@ struct Entry {
     kept: Kept,
 }
 
-/// A state in its smallest form, and when it expires.
+/// A state in its smallest form, when it expires, and its rules.
 #[derive(Debug)]
 enum Kept {
-    Bucket(Expiry, BucketState),
-    Window(Expiry, WindowState),
-    Other(Expiry, Box<PolicyState>),
+    Bucket(Expiry, Shape, BucketState),
+    Window(Expiry, Shape, WindowState),
+    Other(Expiry, Shape, Box<PolicyState>),
 }
+
+const _: () = assert!(size_of::<Entry>() == 32);
 
 /// Whole seconds since the epoch, rounded up. The largest value means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,11 +52,13 @@ struct Expiry(u32);
 
 /// How much a shard stores.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct Bounds<'a> {
     /// Keys with a state of their own.
     pub(super) keys: usize,
     /// Answers to tokens, and as many to those that hold slots.
     pub(super) answers: usize,
+    /// What happens to further keys.
+    pub(super) full: &'a Full,
 }
 
 /// Where the state of a key is.
@@ -61,6 +68,8 @@ pub(super) struct Row {
     pub(super) own: Fingerprint,
     /// The digest of the policy's dimension.
     pub(super) digest: u64,
+    /// The dimension's quotas in the policy: the first, and the one after the last.
+    pub(super) quotas: (usize, usize),
 }
 
 impl Row {
@@ -70,6 +79,10 @@ impl Row {
         let shares = u64::try_from(capacity / 8).unwrap_or(u64::MAX).max(1);
         // An odd factor maps different numbers to different ones, and spreads them over all bits.
         ((self.own % shares) ^ self.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn rules(self, policy: &Policy) -> &[Quota] {
+        policy.quotas().get(self.quotas.0..self.quotas.1).unwrap_or_default()
     }
 }
 
@@ -83,40 +96,90 @@ impl Shard {
     }
 
     #[inline]
-    pub(super) fn decide(&mut self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
+    pub(super) fn decide(&mut self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
         self.states.tend(check.now, check.policy.retention(), VISIT);
         match self.states.get_mut(row.own) {
-            Some(entry) => entry.kept.decide(check),
-            None => self.decide_first(row, check, capacity),
+            Some(entry) => Ok(entry.kept.decide(check)),
+            None => self.decide_first(row, check, bounds),
         }
     }
 
     /// Decides on a key that has no state of its own.
     #[cold]
     #[inline(never)]
-    fn decide_first(&mut self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
-        let is_full = self.states.len() >= capacity;
-        self.was_full |= is_full;
-        if is_full && let Some(entry) = self.states.get_mut(row.shared(capacity)) {
-            return entry.kept.decide(check);
+    fn decide_first(&mut self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
+        let shares = self.would_share(row, bounds);
+        if shares && let Some(entry) = self.states.get_mut(row.shared(bounds.keys)) {
+            return Ok(entry.kept.decide(check));
         }
+        let room = self.room_for(row, check.now, bounds)?;
         // A key that shared a state starts with the shared usage, so that getting its own state does not reset it.
-        let mut state = self.state(row, capacity).unwrap_or_else(|| check.policy.initial_state());
+        let mut state = self.state(row, bounds).unwrap_or_else(|| check.policy.initial_state());
         let decision = check.policy.decide_as(&mut state, check.now, check.cost, check.charge_id());
         if check.policy.expires_after(&state, check.now) > Millis::ZERO {
-            let fingerprint = if is_full { row.shared(capacity) } else { row.own };
-            self.states.insert(Entry { fingerprint, kept: Kept::new(state, Expiry::of(check)) });
+            let fingerprint = if shares { row.shared(bounds.keys) } else { row.own };
+            self.has_shared |= shares;
+            self.insert(row, fingerprint, state, Expiry::of(check), check.policy, room);
         }
-        decision
+        Ok(decision)
     }
 
     /// The state that a key has or shares.
-    pub(super) fn state(&self, row: Row, capacity: usize) -> Option<PolicyState> {
-        let shared = || if self.was_full { self.states.get(row.shared(capacity)) } else { None };
+    pub(super) fn state(&self, row: Row, bounds: Bounds<'_>) -> Option<PolicyState> {
+        let shared = || if self.has_shared { self.states.get(row.shared(bounds.keys)) } else { None };
         self.states.get(row.own).or_else(shared).map(|entry| entry.kept.state())
     }
 
-    /// Stores a state that has an effect for as long as `lasts`, which a debt makes longer than the policy's retention.
+    /// What has to make room if a key gets a state. `None` if it has one or shares one, or if there is room.
+    ///
+    /// # Errors
+    /// [`Refused`](crate::ErrorKind::Refused) if nothing makes room.
+    pub(super) fn room_for(&self, row: Row, now: UnixMillis, bounds: Bounds<'_>) -> Result<Option<Fingerprint>, Error> {
+        if !self.is_full_for(row, bounds) {
+            return Ok(None);
+        }
+        match bounds.full.met(bounds.keys) {
+            WhenFull::Share => Ok(None),
+            WhenFull::Deny => Err(bounds.full.refused()),
+            WhenFull::Evict => {
+                let left = |entry: &Entry| {
+                    if table::Row::has_expired(entry, now) {
+                        return Some(u64::MAX);
+                    }
+                    match &entry.kept {
+                        Kept::Bucket(_, shape, state) => self.shapes.left(*shape, &[QuotaState::Bucket(*state)], now),
+                        Kept::Window(_, shape, state) => self.shapes.left(*shape, &[QuotaState::Window(*state)], now),
+                        Kept::Other(_, shape, state) => self.shapes.left(*shape, state.parts(), now),
+                    }
+                };
+                // The fingerprint is secret, and the number of calls moves on.
+                let drawn = self.states.drawn(row.own ^ (self.calls as u64));
+                let most =
+                    drawn.filter_map(|entry| Some((left(entry)?, entry.fingerprint))).max_by_key(|(left, _)| *left);
+                most.map(|(_, fingerprint)| Some(fingerprint)).ok_or_else(|| bounds.full.refused())
+            }
+        }
+    }
+
+    fn insert(
+        &mut self,
+        row: Row,
+        fingerprint: Fingerprint,
+        state: PolicyState,
+        until: Expiry,
+        policy: &Policy,
+        room: Option<Fingerprint>,
+    ) {
+        if let Some(room) = room {
+            self.states.remove(room);
+        }
+        let shape = self.shapes.shape(row.digest, row.rules(policy));
+        self.states.insert(Entry { fingerprint, kept: Kept::new(state, until, shape) });
+    }
+
+    /// Stores a state that has an effect for as long as `lasts`, which a debt makes longer than the policy's retention. `room` is
+    /// that of [`Shard::room_for`].
+    #[allow(clippy::too_many_arguments, reason = "all of them are what a row is stored by")]
     pub(super) fn store(
         &mut self,
         row: Row,
@@ -124,18 +187,21 @@ impl Shard {
         policy: &Policy,
         now: UnixMillis,
         lasts: Millis,
-        capacity: usize,
+        bounds: Bounds<'_>,
+        room: Option<Fingerprint>,
     ) {
         let lasts = lasts.max(policy.retention());
         self.states.tend(now, lasts, VISIT);
-        let has_own = self.states.get(row.own).is_some();
-        let is_full = self.states.len() >= capacity;
-        self.was_full |= is_full && !has_own;
-        let fingerprint = if is_full && !has_own { row.shared(capacity) } else { row.own };
+        let shares = self.would_share(row, bounds);
+        self.has_shared |= shares;
+        let fingerprint = if shares { row.shared(bounds.keys) } else { row.own };
         let known = self.states.get(fingerprint).map(|entry| entry.kept.expiry());
         let until = Expiry::at(now + lasts);
-        let kept = Kept::new(state, known.map_or(until, |known| known.max(until)));
-        self.states.insert(Entry { fingerprint, kept });
+        let until = known.map_or(until, |known| known.max(until));
+        // Another row of the same request may have taken the room.
+        let is_taken = room.is_some_and(|room| self.states.get(room).is_none());
+        let room = if is_taken { self.room_for(row, now, bounds).ok().flatten() } else { room };
+        self.insert(row, fingerprint, state, until, policy, room);
     }
 
     /// Decides on the first check with a token, and answers later ones as the first.
@@ -145,15 +211,15 @@ impl Shard {
         token: Fingerprint,
         check: &Check<'_>,
         ttl: Millis,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<Decision, Error> {
         if let Some(first) = self.recall(token, check, ttl) {
             return first;
         }
-        if self.has_no_slot(check, bounds) && self.peek(row, check, bounds.keys).is_allowed() {
+        if self.has_no_slot(check, bounds) && self.peek(row, check, bounds).is_allowed() {
             return Err(no_room());
         }
-        let decision = self.decide(row, check, bounds.keys);
+        let decision = self.decide(row, check, bounds)?;
         self.remember(token, check, ttl, &decision, bounds);
         Ok(decision)
     }
@@ -171,7 +237,7 @@ impl Shard {
     }
 
     /// Whether the check would take a slot that cannot be remembered, and so not be given back.
-    pub(super) fn has_no_slot(&mut self, check: &Check<'_>, bounds: Bounds) -> bool {
+    pub(super) fn has_no_slot(&mut self, check: &Check<'_>, bounds: Bounds<'_>) -> bool {
         check.policy.has_slots() && check.cost > 0 && !self.slots.has_room(check.now, bounds.answers)
     }
 
@@ -183,7 +249,7 @@ impl Shard {
         check: &Check<'_>,
         ttl: Millis,
         decision: &Decision,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) {
         if decision.is_allowed() && check.cost > 0 {
             self.answers(check.policy).remember(token, check, ttl, decision, bounds.answers);
@@ -195,7 +261,7 @@ impl Shard {
         &mut self,
         token: Fingerprint,
         settle: &Settle<'_>,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<Option<Charge>, Error> {
         self.answers(settle.policy).take_charge(token, settle, bounds.answers)
     }
@@ -204,31 +270,37 @@ impl Shard {
         if policy.has_slots() { &mut self.slots } else { &mut self.answers }
     }
 
-    pub(super) fn peek(&self, row: Row, check: &Check<'_>, capacity: usize) -> Decision {
-        let state = self.state(row, capacity).unwrap_or_else(|| check.policy.initial_state());
+    pub(super) fn peek(&self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Decision {
+        let state = self.state(row, bounds).unwrap_or_else(|| check.policy.initial_state());
         check.policy.peek(&state, check.now, check.cost)
     }
 
-    /// Whether a key has no state of its own, and would not get one.
-    pub(super) fn would_share(&self, row: Row, capacity: usize) -> bool {
-        self.states.len() >= capacity && self.states.get(row.own).is_none()
+    /// Whether a key has no state of its own, and there is no room for one.
+    fn is_full_for(&self, row: Row, bounds: Bounds<'_>) -> bool {
+        self.states.len() >= bounds.keys && self.states.get(row.own).is_none()
     }
 
-    /// Changes the state that a key has or shares. A key without a state starts with an unused one.
+    /// Whether a key has no state of its own, and would share one.
+    pub(super) fn would_share(&self, row: Row, bounds: Bounds<'_>) -> bool {
+        bounds.full.when() == WhenFull::Share && self.is_full_for(row, bounds)
+    }
+
+    /// Changes the state that a key has or shares. A key without a state starts with an unused one, and `room` makes room for it.
     pub(super) fn correct(
         &mut self,
         row: Row,
         policy: &Policy,
         now: UnixMillis,
-        capacity: usize,
+        bounds: Bounds<'_>,
+        room: Option<Fingerprint>,
         change: impl FnOnce(&mut PolicyState),
     ) {
-        let found = self.state(row, capacity);
+        let found = self.state(row, bounds);
         let mut state = found.clone().unwrap_or_else(|| policy.initial_state());
         change(&mut state);
         let lasts = policy.expires_after(&state, now);
         if found.is_some() || lasts > Millis::ZERO {
-            self.store(row, state, policy, now, lasts, capacity);
+            self.store(row, state, policy, now, lasts, bounds, room);
         }
     }
 
@@ -275,31 +347,37 @@ impl table::Row for Entry {
 }
 
 impl Kept {
-    fn new(state: PolicyState, expiry: Expiry) -> Self {
+    fn new(state: PolicyState, expiry: Expiry, shape: Shape) -> Self {
         match state.parts() {
-            [QuotaState::Bucket(state)] => Self::Bucket(expiry, *state),
-            [QuotaState::Window(state)] => Self::Window(expiry, *state),
-            _ => Self::Other(expiry, Box::new(state)),
+            [QuotaState::Bucket(state)] => Self::Bucket(expiry, shape, *state),
+            [QuotaState::Window(state)] => Self::Window(expiry, shape, *state),
+            _ => Self::Other(expiry, shape, Box::new(state)),
         }
     }
 
     fn state(&self) -> PolicyState {
         match self {
-            Self::Bucket(_, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
-            Self::Window(_, state) => PolicyState::of_one(QuotaState::Window(*state)),
-            Self::Other(_, state) => PolicyState::clone(state),
+            Self::Bucket(_, _, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
+            Self::Window(_, _, state) => PolicyState::of_one(QuotaState::Window(*state)),
+            Self::Other(_, _, state) => PolicyState::clone(state),
         }
     }
 
     const fn expiry(&self) -> Expiry {
         match self {
-            Self::Bucket(expiry, _) | Self::Window(expiry, _) | Self::Other(expiry, _) => *expiry,
+            Self::Bucket(expiry, ..) | Self::Window(expiry, ..) | Self::Other(expiry, ..) => *expiry,
+        }
+    }
+
+    const fn shape(&self) -> Shape {
+        match self {
+            Self::Bucket(_, shape, _) | Self::Window(_, shape, _) | Self::Other(_, shape, _) => *shape,
         }
     }
 
     const fn expiry_mut(&mut self) -> &mut Expiry {
         match self {
-            Self::Bucket(expiry, _) | Self::Window(expiry, _) | Self::Other(expiry, _) => expiry,
+            Self::Bucket(expiry, ..) | Self::Window(expiry, ..) | Self::Other(expiry, ..) => expiry,
         }
     }
 
@@ -307,15 +385,15 @@ impl Kept {
     fn decide(&mut self, check: &Check<'_>) -> Decision {
         let (now, cost) = (check.now, check.cost);
         match (&mut *self, check.policy.sole_rule()) {
-            (Self::Bucket(expiry, state), Some(Rule::TokenBucket(rule))) => {
+            (Self::Bucket(expiry, _, state), Some(Rule::TokenBucket(rule))) => {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)
             }
-            (Self::Bucket(expiry, state), Some(Rule::LeakyBucket(rule))) => {
+            (Self::Bucket(expiry, _, state), Some(Rule::LeakyBucket(rule))) => {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)
             }
-            (Self::Window(expiry, state), Some(Rule::FixedWindow(rule))) => {
+            (Self::Window(expiry, _, state), Some(Rule::FixedWindow(rule))) => {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)
             }
@@ -328,13 +406,13 @@ impl Kept {
     /// Changes the state and sets its expiry.
     #[inline]
     fn update<T>(&mut self, expiry: Expiry, change: impl FnOnce(&mut PolicyState) -> T) -> T {
-        if let Self::Other(until, state) = self {
+        if let Self::Other(until, _, state) = self {
             *until = expiry;
             return change(state);
         }
         let mut state = self.state();
         let answer = change(&mut state);
-        *self = Self::new(state, expiry);
+        *self = Self::new(state, expiry, self.shape());
         answer
     }
 }

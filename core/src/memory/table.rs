@@ -22,6 +22,9 @@ const SEGMENTS_MAX: usize = 1 << 16;
 /// The most segments that are removed at once. Those of a table that is nearly empty have less than a quarter of their rows.
 const MERGES_MAX: usize = 16;
 
+/// How many rows are drawn, of which one makes room for another.
+const DRAWN: u64 = 8;
+
 /// What a [`Table`] stores.
 pub(super) trait Row {
     fn fingerprint(&self) -> Fingerprint;
@@ -75,6 +78,23 @@ impl<T: Row> Table<T> {
     pub(super) fn get_mut(&mut self, fingerprint: Fingerprint) -> Option<&mut T> {
         let place = self.place(fingerprint);
         self.segments[place].find_mut(fingerprint, |row| row.fingerprint() == fingerprint)
+    }
+
+    /// Some rows that are drawn by a seed.
+    #[allow(clippy::cast_possible_truncation, reason = "a part of the bits is as good a draw")]
+    pub(super) fn drawn(&self, seed: u64) -> impl Iterator<Item = &T> {
+        (1..=DRAWN).filter_map(move |nth| {
+            // SplitMix64: <https://doi.org/10.1145/2714064.2660195>.
+            let mut draw = seed.wrapping_add(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            draw ^= draw >> 31;
+            let (segment, bucket) = (draw as usize % self.segments.len(), (draw >> 32) as usize);
+            let (before, from) = self.segments.split_at(segment);
+            let rows = from.iter().chain(before).find(|rows| !rows.is_empty())?;
+            let count = rows.num_buckets();
+            (0..count).find_map(|next| rows.get_bucket((bucket + next) % count))
+        })
     }
 
     /// Stores a row, replacing the one with its fingerprint.

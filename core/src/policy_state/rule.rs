@@ -90,7 +90,7 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
     }
 
-    pub(super) fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
+    pub(crate) fn status(&self, state: &QuotaState, now: UnixMillis) -> QuotaStatus {
         match (self, state) {
             (Self::Penalty(rule), QuotaState::Penalty(state)) => match rule.ask(state, now, 1) {
                 Step::Denied { retry_after } => QuotaStatus::blocked(retry_after),

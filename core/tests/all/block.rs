@@ -10,7 +10,7 @@ use tidegate_core::algorithm::{Penalty, PenaltyState};
 use tidegate_core::{
     Block, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, ErrorKind, Fallback, Key, Keys, Limiter,
     MemoryLimiter, Millis, Origin, Policy, PolicyState, Quota, QuotaState, Refund, ResponseFields, Shadow, Sharded,
-    Tiered, UnixMillis,
+    Tiered, UnixMillis, WhenFull,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -271,7 +271,7 @@ fn the_keys_of_all_dimensions_that_have_a_block_are_blocked() {
 
 #[test]
 fn a_full_memory_blocks_no_other_key() {
-    let (limiter, policy) = (MemoryLimiter::with_shards(1).capacity(1), blocking());
+    let (limiter, policy) = (MemoryLimiter::with_shards(1).max_keys(1).when_full(WhenFull::Share), blocking());
     let [first, second, third] = ["1", "2", "3"].map(Key::new);
     let admits = |key| limiter.decide(Check::new(&policy, key, NOW)).unwrap().is_allowed();
     assert!(admits(&first) && admits(&second));

@@ -365,7 +365,7 @@ fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
 #[test]
 fn a_secret_leaves_the_other_settings_as_they_are() {
     let policy = policy(Quota::fixed_window(1, Millis::from_secs(60)));
-    let limiter = MemoryLimiter::with_shards(1).capacity(16).secret([1, 2]);
+    let limiter = MemoryLimiter::with_shards(1).max_keys(16).secret([1, 2]);
     assert!(limiter.is_empty());
     for client in 0..100u64 {
         let _ = limiter.decide(Check::new(&policy, &Key::new(format!("ip:{client}")), NOW)).unwrap();

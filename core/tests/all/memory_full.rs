@@ -1,16 +1,150 @@
-//! A memory limiter that is full: it resets no key, and remembers every slot that it gives.
+//! A memory limiter that is full: what it does to further keys, and that it remembers every slot that it gives.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use pollster::block_on;
-use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle};
+use tidegate_core::{
+    Block, Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, WhenFull,
+};
 
 use crate::memory::{NOW, policy};
 
+const MINUTE: Millis = Millis::from_secs(60);
+
+fn admits(limiter: &MemoryLimiter, policy: &Policy, key: &str) -> bool {
+    limiter.decide(Check::new(policy, &Key::new(key), NOW)).unwrap().is_allowed()
+}
+
 #[test]
-fn a_full_limiter_admits_at_most_its_bound_and_resets_no_key() {
+fn strangers_beyond_the_bound_get_their_first_request() {
+    const KEYS: u64 = 1_000;
+    for when in [WhenFull::default(), WhenFull::Evict] {
+        let policy = policy(Quota::fixed_window(10, MINUTE));
+        let limiter = MemoryLimiter::with_shards(4).max_keys(KEYS as usize).when_full(when);
+        assert!(!limiter.was_full());
+        // Each address uses its limit up, so that no row has anything left.
+        for address in 0..2 * KEYS {
+            let key = Key::new(format!("ip:{address}"));
+            assert!(limiter.decide(Check::new(&policy, &key, NOW).cost(10)).unwrap().is_allowed());
+        }
+        let fresh = (0..10_000).filter(|nth| admits(&limiter, &policy, &format!("fresh:{nth}"))).count();
+        assert_eq!((fresh, limiter.was_full()), (10_000, true));
+        assert!(limiter.len() <= KEYS as usize, "{}", limiter.len());
+    }
+}
+
+#[test]
+fn a_key_that_has_used_its_limit_is_not_reset_by_many_others() {
+    let quotas: [Vec<Quota>; 6] = [
+        vec![Quota::fixed_window(3, MINUTE).unwrap()],
+        vec![Quota::sliding_window(3, MINUTE).unwrap()],
+        vec![Quota::sliding_log(3, MINUTE).unwrap()],
+        vec![Quota::token_bucket(3, 1, MINUTE).unwrap()],
+        vec![Quota::fixed_window(3, MINUTE).unwrap().named("a").unwrap(), Quota::fixed_window(50, MINUTE).unwrap()],
+        vec![Quota::fixed_window(3, MINUTE).unwrap(), Quota::penalty(MINUTE, 2, Millis::from_secs(600)).unwrap()],
+    ];
+    for quotas in quotas {
+        let policy = Policy::new("full", quotas).unwrap();
+        let limiter = MemoryLimiter::with_shards(1).max_keys(1_000);
+        // Other policies have other limits, and rows in the same shard.
+        let large = Policy::new("large", [Quota::fixed_window(1_000, MINUTE).unwrap()]).unwrap();
+        let admitted = (0..10).filter(|_| admits(&limiter, &policy, "victim")).count();
+        assert_eq!(admitted, 3);
+        for nth in 0..50_000 {
+            assert!(
+                admits(&limiter, &policy, &format!("other:{nth}")) && admits(&limiter, &large, &format!("large:{nth}"))
+            );
+        }
+        assert!(!admits(&limiter, &policy, "victim"), "{policy:?}");
+        assert!(limiter.len() <= 1_000);
+    }
+}
+
+#[test]
+fn with_half_of_the_keys_used_up_further_ones_reset_at_most_one_for_each_256() {
+    const FURTHER: u64 = 100_000;
+    let policy = policy(Quota::fixed_window(2, MINUTE));
+    let limiter = MemoryLimiter::with_shards(1).max_keys(1_000);
+    let victims: Vec<String> = (0..500).map(|nth| format!("victim:{nth}")).collect();
+    let use_up =
+        || victims.iter().filter(|key| admits(&limiter, &policy, key) | admits(&limiter, &policy, key)).count() as u64;
+    assert_eq!(use_up(), 500);
+    let mut resets = 0;
+    for nth in 0..FURTHER {
+        admits(&limiter, &policy, &format!("other:{nth}"));
+        if nth % 500 == 0 {
+            // Whoever was reset uses its limit up again.
+            resets += use_up();
+        }
+    }
+    // (1/2)^8 of the draws have nothing else.
+    assert!(resets <= 2 * FURTHER / 256, "{resets} of {}", FURTHER / 256);
+}
+
+#[test]
+fn deny_refuses_further_keys_until_others_have_expired() {
+    let policy = policy(Quota::fixed_window(2, MINUTE));
+    let limiter = MemoryLimiter::with_shards(1).max_keys(100).when_full(WhenFull::Deny);
+    assert!((0..100).all(|nth| admits(&limiter, &policy, &format!("first:{nth}"))));
+    let late = Key::new("late");
+    let refused = limiter.decide(Check::new(&policy, &late, NOW)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(refused.to_string().contains("takes no further key; raise `MemoryLimiter::max_keys`"), "{refused}");
+    assert!(admits(&limiter, &policy, "first:7") && !admits(&limiter, &policy, "first:7"));
+    let later = NOW + MINUTE;
+    limiter.sweep(later);
+    assert!(limiter.decide(Check::new(&policy, &late, later)).unwrap().is_allowed());
+}
+
+#[test]
+fn no_key_loses_a_slot_or_a_block_and_without_one_to_give_up_a_further_key_is_refused() {
+    let slots = policy(Quota::concurrency(2, MINUTE));
+    let limiter = MemoryLimiter::with_shards(1).max_keys(2);
+    let take = |key| limiter.decide(Check::new(&slots, &Key::new(key), NOW).idempotent(key, MINUTE));
+    assert!(take("a").unwrap().is_allowed() && take("b").unwrap().is_allowed());
+    assert_eq!(take("late").unwrap_err().kind(), ErrorKind::Refused);
+    block_on(limiter.settle(Settle::release(&slots, &Key::new("a"), "a", NOW))).unwrap();
+    assert!(take("late").unwrap().is_allowed());
+
+    let quotas = [Quota::fixed_window(5, MINUTE).unwrap(), Quota::block(MINUTE).unwrap()];
+    let blocks = Policy::new("blocks", quotas).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).max_keys(50);
+    let block = |key: &str| block_on(limiter.block(Block::new(&blocks, &Key::new(key), MINUTE, NOW)));
+    block("mallory").unwrap();
+    for nth in 0..5_000 {
+        assert!(admits(&limiter, &blocks, &format!("other:{nth}")));
+    }
+    assert!(!admits(&limiter, &blocks, "mallory"));
+    block("late").unwrap();
+    assert!(!admits(&limiter, &blocks, "late"));
+}
+
+#[test]
+fn a_request_of_several_keys_makes_room_for_each_and_one_that_is_denied_for_none() {
+    let by = |limit, name| Quota::fixed_window(limit, MINUTE).unwrap().by(name).unwrap();
+    let policy = Policy::new("several", [by(2, "user"), by(3, "tenant")]).unwrap();
+    let limiter = MemoryLimiter::with_shards(1).max_keys(20);
+    let at = |user: String, tenant: &str| {
+        let (user, tenant) = (Key::new(user), Key::new(tenant));
+        limiter.decide(Check::new(&policy, &[("user", &user), ("tenant", &tenant)], NOW)).unwrap().is_allowed()
+    };
+    for nth in 0..10 {
+        assert!(at(format!("user:{nth}"), &format!("tenant:{nth}")));
+    }
+    let late = (0..5).filter(|nth| at(format!("late:{nth}"), "late")).count();
+    assert_eq!(late, 3);
+    let counted = (0..1_000).filter(|nth| at(format!("user:{nth}"), "late")).count();
+    assert_eq!((counted, limiter.len()), (0, 20));
+    for nth in 0..1_000 {
+        at(format!("more:{nth}"), &format!("more:{nth}"));
+    }
+    assert_eq!(limiter.len(), 20);
+}
+
+#[test]
+fn keys_that_share_states_admit_at_most_their_bound_and_none_is_reset() {
     const LIMIT: u64 = 3;
     let policy = policy(Quota::fixed_window(LIMIT, Millis::from_secs(60)));
-    let limiter = MemoryLimiter::with_shards(4).capacity(1_000);
+    let limiter = MemoryLimiter::with_shards(4).max_keys(1_000).when_full(WhenFull::Share);
     let victim = Key::new("ip:victim");
     for _ in 0..LIMIT {
         assert!(limiter.decide(Check::new(&policy, &victim, NOW)).unwrap().is_allowed());
@@ -33,7 +167,7 @@ fn a_full_limiter_admits_at_most_its_bound_and_resets_no_key() {
 fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
     let policy = policy(Quota::fixed_window(2, Millis::from_secs(60)));
     let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
-    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    let limiter = MemoryLimiter::with_shards(1).max_keys(20).when_full(WhenFull::Share);
     for client in 0..20u64 {
         let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), NOW));
     }
@@ -58,7 +192,7 @@ fn a_debt_that_is_made_while_the_limiter_is_full_stays() {
     let minute = Millis::from_secs(60);
     let policy = policy(Quota::fixed_window(5, minute));
     let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
-    let limiter = MemoryLimiter::with_shards(1).capacity(20);
+    let limiter = MemoryLimiter::with_shards(1).max_keys(20).when_full(WhenFull::Share);
     let key = Key::new("ip:192.0.2.1");
     let charged = Check::new(&policy, &key, NOW).idempotent("one", Millis::from_secs(600));
     assert!(limiter.decide(charged).unwrap().is_allowed());
@@ -79,7 +213,7 @@ fn a_debt_that_is_made_while_the_limiter_is_full_stays() {
 #[test]
 fn stored_answers_are_bounded_and_a_retry_beyond_the_bound_is_charged_again() {
     let policy = policy(Quota::fixed_window(1_000_000, Millis::from_secs(3_600)));
-    let (limiter, key) = (MemoryLimiter::with_shards(1).capacity(100), Key::new("k"));
+    let (limiter, key) = (MemoryLimiter::with_shards(1).max_keys(100), Key::new("k"));
     let ask = |token: u64| {
         let token = token.to_string();
         let check = Check::new(&policy, &key, NOW).idempotent(&token, Millis::from_secs(600));

@@ -11,7 +11,7 @@ use super::adapted::Adapted;
 use super::clients::Client;
 use super::entry::Entry;
 
-/// The keys that have counts of their own. See [`MemoryLimiter::capacity`] for what happens beyond.
+/// The keys that have counts of their own. See [`MemoryLimiter::max_keys`] for what happens beyond.
 const KEYS: usize = 1 << 22;
 
 /// Decides on the requests of a log, one after another, on the log's time.
@@ -71,7 +71,7 @@ impl Replay {
     /// As [`Adapted::rules`].
     pub fn new(rules: &Adapted) -> Result<Self, Error> {
         let source = ClientIpSource::new(Platform::Direct);
-        let store = MemoryLimiter::with_shards(1).capacity(KEYS);
+        let store = MemoryLimiter::with_shards(1).max_keys(KEYS);
         let gate = Gate::new(rules.rules()?, store, source.clone())?;
         let dimensions = rules.dimensions().to_vec();
         Ok(Self { gate, source, dimensions, causes: Vec::new(), places: HashMap::new() })

@@ -1,24 +1,42 @@
 import { EXACT } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
+import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter, type LimitOptions } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Keys, Verdict } from "../../verdict.js";
-import { Memory } from "./memory.js";
+import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
 
 export * from "../../exports.js";
+
+/** The options of a limiter in memory. */
+export interface MemoryOptions extends Options {
+  /** The most keys that have a count of their own, of each dimension of the policy. Default: 1,000,000. */
+  maxKeys?: number | undefined;
+  /**
+   * What happens to a further key when there are `maxKeys`, until some of them have expired. `evict`, the default: it takes the place of
+   * one that has used little of its limit, whose count is forgotten. `share`: it shares a count with others, so that no count is ever
+   * forgotten, and may be denied for what they have used. `deny`: it is refused with a 503.
+   */
+  whenFull?: (typeof WHEN_FULL)[number] | undefined;
+}
 
 /**
  * A limiter in the memory of this process: for development, tests, and applications of one process. It is exact, and a decision
  * takes less than a microsecond. Each process and each isolate counts for itself; within one, limiters of the same policy count
- * together. Beyond a million keys, keys share counts.
+ * together. It remembers a million keys: see `maxKeys`.
  *
  *     const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy: { name: "api", quotas: ["10 / 10 s"] } });
  *     const { allowed } = tidegate.decide("user:42");
  */
 export class Tidegate extends Limiter {
-  constructor(options: Options) {
-    super(common(new Fields(options, "", COMMON), 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new Memory(core));
+  constructor(options: MemoryOptions) {
+    const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
+    const bounds = { maxKeys: fields.whole("maxKeys") ?? BOUNDS.maxKeys, whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
+    if (bounds.maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
+    const app: { warn?: (message: string) => void } = {};
+    super(common(fields, 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new Memory(core, bounds, (message) => app.warn?.(message)));
+    app.warn = (message) => this.warn(message);
   }
 
   /** Decides like `limit`, without a promise. */

@@ -1,6 +1,8 @@
 import { later, MAX_SKEW } from "../../core/exact.js";
 import type { Dimension, Policy } from "../../core/policy.js";
-import type { Rule, State } from "../../core/rules/rule.js";
+import { Penalty } from "../../core/rules/penalty.js";
+import { Concurrency } from "../../core/rules/requests.js";
+import type { PenaltyState, Rule, State } from "../../core/rules/rule.js";
 
 /** What marks the key of another text, and the name of a row that is not that of one key. */
 const MARKS = /[%~|]/;
@@ -13,6 +15,9 @@ const ROWS_MIN = 16;
 
 /** A pass over all rows begins so often, in milliseconds. */
 const PASS_MS = 1_024;
+
+/** How many rows are drawn, of which one makes room. */
+const DRAWN = 8;
 
 /**
  * The states of one dimension's keys. States of some numbers lie in one array, where they take a fraction of what objects do. The
@@ -29,11 +34,15 @@ export class Rows {
   /** The place of each row, by its name, and those of marked names. */
   readonly #places = new Map<string, number>();
   readonly #marked = new Map<string, number>();
+  /** The name of the row at each place. A free place has none. */
+  #names: (string | undefined)[] = [];
   #numbers = new Float64Array(0);
   #free: number[] = [];
-  #used = 0;
-  #left: Iterator<[string, number]> | undefined;
+  /** The next place of a pass over all rows. 0 between two passes. */
+  #next = 0;
   #pass = -1;
+  /** How many counts keys share, once they have. */
+  shares = 0;
   /** The longest time for which a row was kept. */
   #retention = 0;
 
@@ -89,7 +98,7 @@ export class Rows {
 
   /** Adds a row. */
   add(name: string, states: State[], until: number): void {
-    const place = this.#free.pop() ?? this.#used++;
+    const place = this.#free.pop() ?? this.#names.length;
     const length = (place + 1) * this.#stride;
     if (length > this.#numbers.length) {
       const grown = new Float64Array(Math.max(2 * this.#numbers.length, 16 * this.#stride));
@@ -97,54 +106,89 @@ export class Rows {
       this.#numbers = grown;
     }
     this.#named(name).set(name, place);
+    this.#names[place] = name;
     this.#numbers[place * this.#stride] = 0;
     this.store(place, states, until);
   }
 
   delete(name: string): void {
     const place = this.find(name);
-    if (place === undefined) return;
+    if (place !== undefined) this.#remove(name, place);
+  }
+
+  /** Removes some of the rows that have expired. */
+  tend(now: number, retention: number): void {
+    if (retention > this.#retention) this.#retention = retention;
+    if (this.#next === 0) {
+      const pass = Math.floor(now / PASS_MS);
+      if (pass === this.#pass || this.size <= ROWS_MIN) return;
+      this.#pass = pass;
+    }
+    const latest = later(now, this.#retention + MAX_SKEW);
+    const end = Math.min(this.#next + VISIT, this.#names.length);
+    for (let place = this.#next; place < end; place++) {
+      const name = this.#names[place];
+      if (name === undefined) continue;
+      const row = place * this.#stride;
+      // A wrong clock keeps no row for longer.
+      if (this.#numbers[row]! > latest) this.#numbers[row] = latest;
+      if (this.#numbers[row]! <= now) this.#remove(name, place);
+    }
+    this.#next = end < this.#names.length ? end : 0;
+  }
+
+  /**
+   * The place of a row that makes room for another one: of some that are drawn, one that has expired, or else the one that has used the
+   * least of its limit. Undefined if all of them hold what must not be forgotten: a slot or a block.
+   */
+  leastUsed(now: number): number | undefined {
+    let [found, most]: [number | undefined, number] = [undefined, -1];
+    for (let nth = 0; nth < DRAWN; nth++) {
+      let place = Math.floor(Math.random() * this.#names.length);
+      while (this.#names[place] === undefined) place = (place + 1) % this.#names.length;
+      const left = this.#numbers[place * this.#stride]! <= now ? 1 : this.#left(place, now);
+      if (left > most) [found, most] = [place, left];
+    }
+    return found;
+  }
+
+  /** Removes the row at a place. */
+  evict(place: number): void {
+    const name = this.#names[place];
+    if (name !== undefined) this.#remove(name, place);
+  }
+
+  /** Which part of its limit a row has left, by the quota with the least. -1 if it holds a slot or a block. */
+  #left(place: number, now: number): number {
+    const states = this.states(place);
+    let least = 1;
+    for (let nth = 0; nth < this.#rules.length; nth++) {
+      const [rule, state] = [this.#rules[nth]!, states[nth]!];
+      if (rule instanceof Penalty) {
+        if (rule.ask(state as PenaltyState, now) > 0) return -1;
+        // It has violated its limits before.
+        if (rule.resetAfter(state as PenaltyState, now) > 0) least = 0;
+      } else {
+        const left = rule.remaining(state, now) / rule.limit;
+        if (rule instanceof Concurrency && left < 1) return -1;
+        least = Math.min(least, left);
+      }
+    }
+    return least;
+  }
+
+  #remove(name: string, place: number): void {
     this.#named(name).delete(name);
+    this.#names[place] = undefined;
     if (this.#grown) this.#grown[place] = [];
     if (this.size > 0) {
       this.#free.push(place);
     } else {
-      [this.#numbers, this.#free, this.#used] = [new Float64Array(0), [], 0];
+      [this.#names, this.#numbers, this.#free, this.#next] = [[], new Float64Array(0), [], 0];
     }
-  }
-
-  /** Removes some of the rows that have expired. Returns how many. */
-  tend(now: number, retention: number): number {
-    if (retention > this.#retention) this.#retention = retention;
-    const pass = Math.floor(now / PASS_MS);
-    if (!this.#left) {
-      if (pass === this.#pass || this.size <= ROWS_MIN) return 0;
-      this.#left = this.#entries();
-      this.#pass = pass;
-    }
-    const before = this.size;
-    const latest = later(now, this.#retention + MAX_SKEW);
-    for (let count = 0; count < VISIT && this.#left; count++) {
-      const next: IteratorResult<[string, number], void> = this.#left.next();
-      if (next.done) {
-        this.#left = undefined;
-      } else {
-        const [name, place]: [string, number] = next.value;
-        const row = place * this.#stride;
-        // A wrong clock keeps no row for longer.
-        if (this.#numbers[row]! > latest) this.#numbers[row] = latest;
-        if (this.#numbers[row]! <= now) this.delete(name);
-      }
-    }
-    return before - this.size;
   }
 
   #named(name: string): Map<string, number> {
     return MARKS.test(name) ? this.#marked : this.#places;
-  }
-
-  *#entries(): Generator<[string, number]> {
-    yield* this.#places;
-    yield* this.#marked;
   }
 }
