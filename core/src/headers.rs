@@ -26,6 +26,9 @@ pub enum RateLimitFields {
     /// [draft-ietf-httpapi-ratelimit-headers-11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11).
     #[default]
     Draft11,
+    /// Those of draft 11, and beside them `ratelimit-limit`, `ratelimit-remaining` and `ratelimit-reset` of
+    /// [draft-ietf-httpapi-ratelimit-headers-06](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06).
+    Draft11And6,
 }
 
 /// The rate limit fields of a response, for every response: allowed, denied, or an error of the application.
@@ -34,6 +37,10 @@ pub enum RateLimitFields {
 /// - `x-ratelimit-limit`, always.
 /// - `x-ratelimit-remaining`.
 /// - `x-ratelimit-reset`: when the quota is completely unused, in seconds since the epoch, rounded up.
+///
+/// For the same quota, with [`RateLimitFields::Draft11And6`]: `ratelimit-limit`, `ratelimit-remaining`, and `ratelimit-reset`, the seconds
+/// until it is completely unused, rounded up, and at most `retry-after`. `ratelimit-policy` is that of draft 11, which has the
+/// same name.
 ///
 /// For every quota, as structured fields ([`RateLimitFields`]):
 /// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up. A concurrency
@@ -85,6 +92,9 @@ pub(crate) enum Field {
     Reset,
     RateLimitPolicy,
     RateLimit,
+    Draft6Limit,
+    Draft6Remaining,
+    Draft6Reset,
     RetryAfter,
     Origin,
     FailedOpen,
@@ -94,7 +104,7 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const COUNT: usize = 10;
+    const COUNT: usize = 13;
 
     const fn name(self) -> &'static str {
         match self {
@@ -103,6 +113,9 @@ impl Field {
             Self::Reset => ResponseFields::X_RATELIMIT_RESET,
             Self::RateLimitPolicy => ResponseFields::RATELIMIT_POLICY,
             Self::RateLimit => ResponseFields::RATELIMIT,
+            Self::Draft6Limit => ResponseFields::RATELIMIT_LIMIT,
+            Self::Draft6Remaining => ResponseFields::RATELIMIT_REMAINING,
+            Self::Draft6Reset => ResponseFields::RATELIMIT_RESET,
             Self::RetryAfter => ResponseFields::RETRY_AFTER,
             Self::Origin => ResponseFields::X_TIDEGATE_ORIGIN,
             Self::FailedOpen => ResponseFields::X_TIDEGATE_FAILED_OPEN,
@@ -122,6 +135,12 @@ impl ResponseFields {
     pub const RATELIMIT: &'static str = "ratelimit";
     /// The name of the IETF field for the quotas.
     pub const RATELIMIT_POLICY: &'static str = "ratelimit-policy";
+    /// The name of draft 6's field for the limit.
+    pub const RATELIMIT_LIMIT: &'static str = "ratelimit-limit";
+    /// The name of draft 6's field for the remaining count.
+    pub const RATELIMIT_REMAINING: &'static str = "ratelimit-remaining";
+    /// The name of draft 6's field for the time until the quota is completely unused.
+    pub const RATELIMIT_RESET: &'static str = "ratelimit-reset";
     /// The name of the field for the wait of a denial.
     pub const RETRY_AFTER: &'static str = "retry-after";
     /// The name of the field for the limit.
@@ -145,23 +164,23 @@ impl ResponseFields {
     #[must_use]
     pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
         let mut fields = Self { text: String::with_capacity(128), ..Self::default() };
-        if let Some(binding) = shown(policy, decision) {
-            fields.push_number(Field::Limit, binding.limit());
-            if let Some(remaining) = binding.remaining() {
+        let shown = shown(policy, decision);
+        if let Some(shown) = shown {
+            fields.push_number(Field::Limit, shown.limit());
+            if let Some(remaining) = shown.remaining() {
                 fields.push_number(Field::Remaining, remaining);
             }
-            if let Some(reset_after) = binding.reset_after() {
+            if let Some(reset_after) = shown.reset_after() {
                 let reset_at = decision.decided_at() + reset_after;
                 fields.push_number(Field::Reset, reset_at.as_secs_ceil());
             }
         }
-        match revision {
-            RateLimitFields::Draft11 => {
-                push_policy(&mut fields.text, policy, decision);
-                fields.end(Field::RateLimitPolicy);
-                push_limits(&mut fields.text, policy, decision);
-                fields.end(Field::RateLimit);
-            }
+        push_policy(&mut fields.text, policy, decision);
+        fields.end(Field::RateLimitPolicy);
+        push_limits(&mut fields.text, policy, decision);
+        fields.end(Field::RateLimit);
+        if let (RateLimitFields::Draft11And6, Some(shown)) = (revision, shown) {
+            fields.push_draft_6(shown, retry_after_secs(decision));
         }
         if let Some(secs) = retry_after_secs(decision) {
             fields.push_number(Field::RetryAfter, secs);
@@ -223,6 +242,16 @@ impl ResponseFields {
     pub(crate) fn push(&mut self, field: Field, value: &str) {
         self.text.push_str(value);
         self.end(field);
+    }
+
+    fn push_draft_6(&mut self, shown: &QuotaStatus, retry: Option<u64>) {
+        self.push_number(Field::Draft6Limit, shown.limit().min(INTEGER_MAX));
+        if let Some(remaining) = shown.remaining() {
+            self.push_number(Field::Draft6Remaining, remaining.min(INTEGER_MAX));
+        }
+        if let Some(reset) = shown.reset_after().map(seconds) {
+            self.push_number(Field::Draft6Reset, retry.map_or(reset, |retry| reset.min(retry)));
+        }
     }
 
     fn push_number(&mut self, field: Field, value: u64) {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt::Write as _;
 
 use crate::headers::Field;
-use crate::{Decision, ErrorKind, Policy, QuotaStatus, ResponseFields, Status};
+use crate::{Decision, ErrorKind, Policy, QuotaStatus, RateLimitFields, ResponseFields, Status};
 
 /// The format of a denial's body.
 ///
@@ -78,6 +78,17 @@ impl Rejection {
     /// ```
     #[must_use]
     pub fn denied(policy: &Policy, decision: &Decision, format: BodyFormat) -> Option<Self> {
+        Self::denied_with(policy, decision, format, RateLimitFields::default())
+    }
+
+    /// The same with a revision of the IETF fields, as [`ResponseFields::with_revision`].
+    #[must_use]
+    pub fn denied_with(
+        policy: &Policy,
+        decision: &Decision,
+        format: BodyFormat,
+        revision: RateLimitFields,
+    ) -> Option<Self> {
         let error = match decision.status() {
             Status::Allowed => return None,
             Status::Denied => "rate_limited",
@@ -87,7 +98,7 @@ impl Rejection {
             BodyFormat::Json => json(error, policy, decision),
             BodyFormat::Problem => problem(policy, decision),
         };
-        Some(Self::new(429, ResponseFields::new(policy, decision), format, body))
+        Some(Self::new(429, ResponseFields::with_revision(policy, decision, revision), format, body))
     }
 
     /// The 503 (Service Unavailable) for a request that the limiter did not decide on because of an error.

@@ -325,3 +325,18 @@ test("a verdict has its response without the class Response, too", async () => {
   assert.deepEqual([http.status, http.body], [429, await response.text()]);
   assert.deepEqual(http.headers, Object.fromEntries(response.headers));
 });
+
+test("draft6Fields sends the fields of draft 6 beside those of draft 11", async () => {
+  const now = 1_800_000_000_000;
+  const make = (name, draft6Fields) =>
+    new Tidegate({ platform: "direct", failMode: "closed", draft6Fields, policy: { name, quotas: [{ tokenBucket: { capacity: 2, refill: 1, perMs: 1_500 } }] } });
+  const [tidegate, plain] = [make("draft6", true), make("no-draft6", undefined)];
+  for (const [cost, fields] of [[2, ["2", "0", "3"]], [1, ["2", "0", "2"]]]) {
+    const { headers } = await tidegate.limit("k", { now, cost });
+    assert.deepEqual(["limit", "remaining", "reset"].map((name) => headers[`ratelimit-${name}`]), fields);
+    const { "ratelimit-limit": limit, "ratelimit-remaining": remaining, "ratelimit-reset": reset, ...others } = headers;
+    const without = (await plain.limit("k", { now, cost })).headers;
+    assert.deepEqual(JSON.stringify(others).replaceAll("no-draft6", "draft6"), JSON.stringify(without).replaceAll("no-draft6", "draft6"));
+  }
+  assert.throws(() => make("draft6", "yes"), { field: "draft6Fields" });
+});

@@ -205,7 +205,7 @@ function anyRules(chance, hashes) {
     ...(chance.below(4) && { dimensions: ["tenant"] }),
     ...(chance.below(2) && { api_keys: { header: "X-Api-Key", tiers: { [hashes[0]]: "pro", [hashes[1]]: chance.pick("free", "none") } } }),
     tokens: { algorithms: ["HS256"], keys: { org: chance.pick("org", "/o/0/id") }, ...(chance.below(2) && { issuer: chance.pick("me", ["me", "you"]) }), ...(chance.below(3) === 0 && { audience: ["here"] }), ...(chance.below(2) && { tier: "plan" }), ...(chance.below(4) === 0 && { header: "x-token" }) },
-    ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem") } }),
+    ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem"), draft_6_fields: chance.below(2) === 0 } }),
     ...(chance.below(2) && { lists: { allow: entries(), deny: entries() } }),
     limits,
     rules,

@@ -68,6 +68,9 @@ function quota(chance, isWild) {
   return { algorithm, place: "", ...numbers, ...wild, name, by };
 }
 
+/** How responses look, for the package and for the core. */
+const lookOf = (problem) => ({ problem, look: { asProblem: problem, draft6: false } });
+
 /** A policy, of counts that no other has. */
 function options(chance, isWild = false) {
   const count = isWild && chance.once(20) ? chance.from([0, 9]) : chance.once(2) ? 1 : 1 + chance.below(5);
@@ -76,7 +79,7 @@ function options(chance, isWild = false) {
   const ofGate = !isWild && chance.once(5) && quotas.length > 0;
   const first = quotas[0]?.by;
   return {
-    ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: chance.once(3), failedOpenHeader: true },
+    ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, ...lookOf(chance.once(3)), failedOpenHeader: true },
     ...{ name, chargeDenied: chance.once(5), groupBy: !ofGate && chance.once(4) ? (first ?? chance.from(["user", "nobody", ""])) : undefined },
     ...{ scopes: ofGate ? quotas.map((_, nth) => `${name}@${Math.floor(nth / 2)}`).join(",") : undefined, groupAt: ofGate && chance.once(3) ? 0 : -1, placeByKey: ofGate && chance.once(3) },
     quotas: ofGate ? quotas.map((quota, nth) => ({ ...quota, name: `${name}-${nth}`, by: ["", "", "b", "b"][nth] ?? "b" })) : quotas,
@@ -111,7 +114,7 @@ function question(chance, core, now, keys, tokens) {
 
 /** Options with a policy that all stores take. */
 const USUAL = {
-  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, failedOpenHeader: true },
+  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false }, failedOpenHeader: true },
   ...{ name: "api", chargeDenied: false, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false },
   quotas: [{ algorithm: 0, place: "", amount: 10, span: 1_000, refill: 0, name: undefined, by: undefined }],
 };

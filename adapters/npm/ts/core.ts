@@ -3,7 +3,7 @@ import { type Capabilities, supports, supportsPolicy } from "./core/capabilities
 import { type Decision, NO_CHARGE } from "./core/decide.js";
 import { digest, keyOf, senderKey } from "./core/key.js";
 import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/policy.js";
-import { type Sent, sent, undecided } from "./core/sent.js";
+import { type Look, type Sent, sent, undecided } from "./core/sent.js";
 import type { Identity } from "./options.js";
 import type { Question } from "./question.js";
 import type { Told } from "./verdict.js";
@@ -13,7 +13,7 @@ export interface Common extends ReadyPolicy {
   platform: string;
   ipv6Prefix: number;
   trustTrueClientIp: boolean;
-  problem: boolean;
+  look: Look;
   failedOpenHeader: boolean;
 }
 
@@ -90,7 +90,7 @@ export class Core implements Told {
 
   /** What the client of a decision is sent. */
   sent(decision: Decision): Sent {
-    return sent(this.policy, decision, this.#options.problem);
+    return sent(this.policy, decision, this.#options.look);
   }
 
   /** What the client of a request is sent that was not decided on, because of an error of this kind. */

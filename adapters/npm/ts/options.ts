@@ -62,6 +62,11 @@ export interface Options {
   trustTrueClientIp?: boolean | undefined;
   /** The format of a denial's body. Default: `json`. */
   body?: "json" | "problem" | undefined;
+  /**
+   * Whether responses have `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the IETF's draft 6, too, beside `RateLimit`
+   * and `RateLimit-Policy` of draft 11. Default: false.
+   */
+  draft6Fields?: boolean | undefined;
   /** Whether a response tells by `x-tidegate-failed-open` that the request passed because the store failed. Default: true. */
   failedOpenHeader?: boolean | undefined;
 }
@@ -70,7 +75,7 @@ const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"
 /** The names of the options of every limiter. */
 export const COMMON = [
   ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError", "onVerdict"],
-  ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body", "failedOpenHeader"],
+  ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body", "draft6Fields", "failedOpenHeader"],
 ];
 /** The error of each check if what the store needs is missing: at import and in a build, it may be. */
 export function missing(field: string, right: string): TidegateError {
@@ -97,7 +102,7 @@ export function common(fields: Fields, deadlineMs: number, platform?: Platform) 
     deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs),
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
-    problem: fields.choice("body", ["json", "problem"]) === "problem",
+    look: { asProblem: fields.choice("body", ["json", "problem"]) === "problem", draft6: fields.flag("draft6Fields") ?? false },
     failedOpenHeader: fields.flag("failedOpenHeader") ?? true,
   };
 }

@@ -9,7 +9,7 @@ use super::responses::Responses;
 use crate::internal::PolicyParts;
 use crate::lending::Terms;
 use crate::sha256::sha256;
-use crate::{BodyFormat, Error, Key, Millis, Policy, Quota};
+use crate::{BodyFormat, Error, Key, Millis, Policy, Quota, RateLimitFields};
 
 /// The length of the checksum in front of the bytes.
 const CHECKSUM_LEN: usize = 8;
@@ -330,7 +330,8 @@ impl Bytes for Host {
 bytes_of_fields!(PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied });
 bytes_of_fields!(Path { segments, is_prefix, written });
 bytes_of_fields!(Pattern { host, path, methods, headers, score_below });
-bytes_of_fields!(Responses { format, spread });
+bytes_of_fields!(Responses { format, spread, fields });
 bytes_of_fields!(Terms { slice, lifetime, deadline, in_background });
 bytes_of_variants!(OnFailure { Open, Closed });
 bytes_of_variants!(BodyFormat { Json, Problem });
+bytes_of_variants!(RateLimitFields { Draft11, Draft11And6 });

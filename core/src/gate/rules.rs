@@ -22,7 +22,7 @@ use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::instead::Instead;
 use crate::lending::Terms;
 use crate::quoted::Quoted;
-use crate::{BodyFormat, Error, Millis, Policy};
+use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
 ///
@@ -491,6 +491,13 @@ impl Rules {
     #[must_use]
     pub const fn spread_retry_after(mut self, most: Millis) -> Self {
         self.responses.spread = most;
+        self
+    }
+
+    /// Sends the fields of draft 6, too, `draft_6_fields` in the table `responses` of a file: see [`RateLimitFields::Draft11And6`].
+    #[must_use]
+    pub const fn draft_6_fields(mut self) -> Self {
+        self.responses.fields = RateLimitFields::Draft11And6;
         self
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::responses::{Draws, Responses};
 use super::{Hold, InvalidToken, OnFailure, Pending};
-use crate::{Decision, Error, Millis, Policy, Rejection, ResponseFields};
+use crate::{Decision, Error, Millis, Policy, RateLimitFields, Rejection, ResponseFields};
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Pass {
     decided: Option<(Arc<Policy>, Decision)>,
+    revision: RateLimitFields,
     /// Boxed, because most requests have none, and a verdict is moved more often than it is made.
     hold: Option<Box<Hold>>,
     error: Option<Arc<Error>>,
@@ -26,14 +27,14 @@ pub struct Pass {
 
 impl Pass {
     pub(super) const fn unlimited() -> Self {
-        Self { decided: None, hold: None, error: None }
+        Self { decided: None, revision: RateLimitFields::Draft11, hold: None, error: None }
     }
 
     /// The fields to add to the response. They are written anew by each call.
     #[must_use]
     pub fn fields(&self) -> ResponseFields {
         match (&self.decided, &self.error) {
-            (Some((policy, decision)), _) => ResponseFields::new(policy, decision),
+            (Some((policy, decision)), _) => ResponseFields::with_revision(policy, decision, self.revision),
             (None, Some(error)) => ResponseFields::failed_open(error.kind()),
             (None, None) => ResponseFields::default(),
         }
@@ -127,13 +128,13 @@ impl Refusal {
 
 /// The verdict on a request that a limiter has decided on.
 pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
-    let (policy, Responses { format, spread }) = (pending.policy(), pending.responses);
+    let (policy, Responses { format, spread, fields }) = (pending.policy(), pending.responses);
     let later = draws.later(&decision, spread);
-    match Rejection::denied(policy, later.as_ref().unwrap_or(&decision), format) {
+    match Rejection::denied_with(policy, later.as_ref().unwrap_or(&decision), format, fields) {
         Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
             let decided = Some((Arc::clone(&pending.hold.policy), decision));
-            Verdict::Pass(Pass { decided, hold: pending.hold().map(Box::new), error: None })
+            Verdict::Pass(Pass { decided, revision: fields, hold: pending.hold().map(Box::new), error: None })
         }
     }
 }
@@ -163,7 +164,7 @@ impl Verdict {
     pub fn failed(on_failure: OnFailure, error: Error) -> Self {
         let (kind, error) = (error.kind(), Arc::new(error));
         if on_failure == OnFailure::Open && kind.is_store_failure() {
-            return Self::Pass(Pass { decided: None, hold: None, error: Some(error) });
+            return Self::Pass(Pass { error: Some(error), ..Pass::unlimited() });
         }
         Self::Refuse(Refusal::new(Reason::Failed(error), Rejection::unavailable(kind)))
     }

@@ -70,6 +70,25 @@ fn a_bot_score_selects_a_stricter_limit_or_a_challenge() {
     assert!(Rules::parse("rules.toml", hidden).unwrap().warnings()[0].contains("no request reaches "));
 }
 
+#[test]
+fn a_file_may_ask_for_the_fields_of_draft_6() {
+    for (asks, expected) in
+        [("draft_6_fields = true", true), ("draft_6_fields = false", false), ("format = 'json'", false)]
+    {
+        let gate = gate(&format!(
+            "responses.{asks}
+            limits.api.quotas = [{{ algorithm = 'fixed_window', limit = 1, window_ms = 60000 }}]
+            rules = [{{ limits = ['api'] }}]"
+        ));
+        let request = Request::new("GET", "/", &HEADERS, NOW);
+        let Verdict::Pass(pass) = block_on(gate.check(&request)) else { panic!() };
+        assert_eq!(pass.fields().get(ResponseFields::RATELIMIT_LIMIT), expected.then_some("1"));
+        assert!(pass.fields().get(ResponseFields::RATELIMIT).is_some());
+        let Verdict::Refuse(refusal) = block_on(gate.check(&request)) else { panic!() };
+        assert_eq!(refusal.rejection().fields().get(ResponseFields::RATELIMIT_REMAINING), expected.then_some("0"));
+    }
+}
+
 /// How many of a thousand clients, which were denied together, return in each second after the window's end.
 fn herd(spread_ms: u64) -> Vec<usize> {
     let gate = gate(&format!(

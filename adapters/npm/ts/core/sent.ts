@@ -13,9 +13,17 @@ export interface Sent {
 /** The largest integer of a structured field (RFC 9651). */
 const INTEGER_MAX = 999_999_999_999_999;
 
-/** What the client of a decision is sent. The body of a denial is a problem of RFC 9457 if `asProblem`. */
-export function sent(policy: Policy, decision: Decision, asProblem: boolean): Sent {
-  const headers = fields(policy, decision);
+/** How a response looks. */
+export interface Look {
+  /** Whether the body of a denial is a problem of RFC 9457. */
+  readonly asProblem: boolean;
+  /** Whether it has the fields of draft 6, too. */
+  readonly draft6: boolean;
+}
+
+/** What the client of a decision is sent. */
+export function sent(policy: Policy, decision: Decision, { asProblem, draft6 }: Look): Sent {
+  const headers = fields(policy, decision, draft6);
   if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
   headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
   return { status: 429, headers, body: JSON.stringify(asProblem ? problem(policy, decision) : error(policy, decision)) };
@@ -36,7 +44,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>
   misconfigured: [500, "limiter_misconfigured"],
 };
 
-function fields(policy: Policy, decision: Decision): Record<string, string> {
+function fields(policy: Policy, decision: Decision, draft6: boolean): Record<string, string> {
   const { quotas } = policy;
   const headers: Record<string, string> = {};
   const retry = decision[WAIT] === UNKNOWN ? undefined : Math.max(seconds(decision[WAIT]!), 1);
@@ -61,6 +69,12 @@ function fields(policy: Policy, decision: Decision): Record<string, string> {
   }
   if (policies) headers["ratelimit-policy"] = policies;
   if (limits) headers["ratelimit"] = limits;
+  if (draft6 && place >= 0) {
+    const [limit, remaining, reset] = statusAt(decision, place);
+    headers["ratelimit-limit"] = String(Math.min(limit, INTEGER_MAX));
+    if (remaining !== UNKNOWN) headers["ratelimit-remaining"] = String(Math.min(remaining, INTEGER_MAX));
+    if (reset !== UNKNOWN) headers["ratelimit-reset"] = String(Math.min(seconds(reset), retry ?? Infinity));
+  }
   if (retry !== undefined) headers["retry-after"] = String(retry);
   if (ORIGINS[decision[ORIGIN]!] === "fallback") headers["x-tidegate-origin"] = "fallback";
   return headers;

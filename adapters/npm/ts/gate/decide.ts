@@ -119,7 +119,7 @@ export class Decider {
       rule,
       decision,
       names: asks.length === 1 ? check.policy.quotas.map(({ name }) => name) : undefined,
-      sent: () => sent(check.policy, spread(decision, responses.spreadMs), responses.asProblem),
+      sent: () => sent(check.policy, spread(decision, responses.spreadMs), responses),
       ...(token !== undefined && passes(said) && { hold: charged.map(({ store, check: { policy, keys } }) => ({ store, policy, keys })), token, cost: asks[0].check.cost }),
     };
   }

@@ -16,7 +16,7 @@ use crate::instead::Instead;
 use crate::lending::{self, Terms};
 use crate::quota::checked_name;
 use crate::quoted::Quoted;
-use crate::{BodyFormat, Error, Millis, Policy};
+use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 
 /// The longest time that is added to `Retry-After`.
 const SPREAD_MAX: Millis = Millis::from_secs(3_600);
@@ -273,7 +273,7 @@ fn leased<'a>(item: &Item<'_>, mut policies: impl Iterator<Item = &'a Policy>) -
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {
-    item.only(&["format", "spread_retry_after_ms"])?;
+    item.only(&["format", "spread_retry_after_ms", "draft_6_fields"])?;
     let mut found = Responses::default();
     if let Some(item) = item.field("format") {
         found.format = match item.text()? {
@@ -284,6 +284,9 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
     }
     if let Some(spread) = item.number_in("spread_retry_after_ms", 0, SPREAD_MAX.get())? {
         found.spread = Millis::new(spread);
+    }
+    if item.has("draft_6_fields")? {
+        found.fields = RateLimitFields::Draft11And6;
     }
     Ok(found)
 }

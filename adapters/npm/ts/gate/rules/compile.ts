@@ -71,9 +71,10 @@ function dimensionsOf(list: Item): string[] {
 }
 
 function responsesOf(item: Item | undefined): Responses {
-  item?.only(["format", "spread_retry_after_ms"]);
+  item?.only(["format", "spread_retry_after_ms", "draft_6_fields"]);
   const asProblem = item?.choice("format", "json", "problem") === "problem";
-  return { asProblem, spreadMs: item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0 };
+  const spreadMs = item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0;
+  return { asProblem, spreadMs, draft6: item?.has("draft_6_fields") ?? false };
 }
 
 /** The header field of API keys, and the place of each valid key's tier. */

@@ -1,3 +1,4 @@
+import type { Look } from "../../core/sent.js";
 import type { Lease } from "../asked.js";
 import type { RulesPolicy } from "../policy.js";
 import { DIMENSIONS } from "./by.js";
@@ -54,8 +55,7 @@ export interface Rules {
 }
 
 /** How responses look. */
-export interface Responses {
-  readonly asProblem: boolean;
+export interface Responses extends Look {
   /** The longest time that is added to `Retry-After`, in milliseconds. */
   readonly spreadMs: number;
 }
