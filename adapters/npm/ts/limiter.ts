@@ -269,7 +269,8 @@ export abstract class Limiter {
 
   /** Tells of what the application should change, which is no error of a request. */
   protected warn(message: string): void {
-    this.#tell("check", new TidegateError("misconfigured", message), false);
+    const error = new TidegateError("misconfigured", message);
+    this.#log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
   }
 
   /** The question about a key. `plain` may be it, if there are no options. */
