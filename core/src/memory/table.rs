@@ -23,7 +23,10 @@ const SEGMENTS_MAX: usize = 1 << 16;
 const MERGES_MAX: usize = 16;
 
 /// How many rows are drawn, of which one makes room for another.
-const DRAWN: u64 = 8;
+const DRAWN: usize = 8;
+
+/// How many buckets are looked at for them. Most have a row if a table is full.
+const DRAWS: u64 = 64;
 
 /// What a [`Table`] stores.
 pub(super) trait Row {
@@ -80,21 +83,23 @@ impl<T: Row> Table<T> {
         self.segments[place].find_mut(fingerprint, |row| row.fingerprint() == fingerprint)
     }
 
-    /// Some rows that are drawn by a seed.
+    /// Some rows that are drawn by a seed, each row about as likely as any other. At least one, unless the table is empty.
     #[allow(clippy::cast_possible_truncation, reason = "a part of the bits is as good a draw")]
     pub(super) fn drawn(&self, seed: u64) -> impl Iterator<Item = &T> {
-        (1..=DRAWN).filter_map(move |nth| {
+        // The first row after a free bucket would be drawn more often: those beside others would stay.
+        let drawn = (1..=DRAWS).filter_map(move |nth| {
             // SplitMix64: <https://doi.org/10.1145/2714064.2660195>.
             let mut draw = seed.wrapping_add(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             draw ^= draw >> 31;
-            let (segment, bucket) = (draw as usize % self.segments.len(), (draw >> 32) as usize);
-            let (before, from) = self.segments.split_at(segment);
-            let rows = from.iter().chain(before).find(|rows| !rows.is_empty())?;
-            let count = rows.num_buckets();
-            (0..count).find_map(|next| rows.get_bucket((bucket + next) % count))
-        })
+            let rows = &self.segments[draw as usize % self.segments.len()];
+            let buckets = rows.num_buckets().max(1);
+            rows.get_bucket((draw >> 32) as usize % buckets)
+        });
+        // Of few rows, the buckets that are looked at may have none.
+        let few = self.segments.first().filter(|_| self.len < DRAWN);
+        drawn.take(DRAWN).chain(few.into_iter().flatten())
     }
 
     /// Stores a row, replacing the one with its fingerprint.
