@@ -12,7 +12,8 @@ const HELP = `Usage: cargo make frameworks [APP]...
 
 Installs each example app of adapters/npm/examples with the packed package, type-checks it, builds it without any secret, and runs
 it on a real redis-server behind Upstash's REST protocol, or on its own memory. With a limit of 2, the third request must be denied, and
-another client must not be affected. An app with a script "dev" also runs in its development server. The logs are target/frameworks/<app>.log.
+another client must not be affected. An app whose name ends with -routes has a gate and other routes in its place, and gets 20,000
+generated request targets (STEPS, SEED): each that runs a route must be charged to the route's rule. An app with a script "dev" also runs in its development server. The logs are target/frameworks/<app>.log.
 
 Apps: ${Object.keys(APPS).join(", ")}`;
 
@@ -76,19 +77,20 @@ function pack() {
 }
 
 /** Takes an app through all steps, and stops at the first that fails. */
-async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, env: more, serve = "npm start", requests = admitsTwo }) {
+async function tried(name, { framework, version, runtime, paths = ["/api/hello"], from = name, routes, env: more, serve = "npm start", requests = admitsTwo }) {
   const [cwd, log] = [path.join(work, from), path.join(work, `${name}.log`)];
   rmSync(log, { force: true });
   if (!installed.has(from)) {
     remove(cwd);
     cpSync(path.join(package_, "examples", from), cwd, { recursive: true });
   }
+  if (routes) for (const more of [from, "gate.ts"]) cpSync(path.join(package_, "frameworks/routes", more), more === from ? cwd : path.join(cwd, more), { recursive: true });
   const { scripts } = JSON.parse(readFileSync(path.join(cwd, "package.json"), "utf8"));
   const env = { ...noSecrets, ...more, PATH: `${path.join(cwd, "node_modules/.bin")}:${process.env.PATH}` };
   const options = { cwd, env, log };
   const steps = {
     installs: !installed.has(from) && (() => install(from, options)),
-    "type-checks": scripts.check && (() => run("npm run check", options)),
+    "type-checks": !routes && scripts.check && (() => run("npm run check", options)),
     builds: scripts.build && (() => run("npm run build", options)),
     runs: async () => {
       await served(serve, options, (port, path) => requests(port, path, { cwd }), paths);

@@ -29,6 +29,7 @@ const place = (nth, text) => `seed ${SEED}, step ${nth}\n${text}`;
 const EVERYTHING = {
   $schema: "https://example.com/schema.json",
   case_insensitive: true,
+  exempt_preflights: true,
   dimensions: ["tenant", "user"],
   tokens: {
     header: "X-Token",
@@ -350,7 +351,7 @@ function overlapping(chance) {
   });
   const networks = ["192.0.2.0/24", "192.0.2.64/26", "192.0.3.0/24", "10.0.0.0/8", "2001:db8::/32", "2001:db8::/33", "::ffff:198.51.100.0/124", "::/0", "0.0.0.0/0", "203.0.113.9"];
   const lists = { allow: some(chance, networks.slice(2)), deny: some(chance, [...networks.slice(0, 7), "203.0.113.9", "sub:al%20ice", "key:b"]) };
-  return { case_insensitive: chance.once(3), lists: chance.once(2) ? lists : undefined, limits, rules: Array.from({ length: 1 + chance.below(12) }, rule) };
+  return { case_insensitive: chance.once(3), exempt_preflights: chance.once(3), lists: chance.once(2) ? lists : undefined, limits, rules: Array.from({ length: 1 + chance.below(12) }, rule) };
 }
 
 function requested(chance) {

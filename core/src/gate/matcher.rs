@@ -161,6 +161,11 @@ impl Pattern {
         meets && self.specificity() == other.specificity()
     }
 
+    /// Whether it is for this method among others, and not for all.
+    pub fn has_method(&self, method: &str) -> bool {
+        self.methods.iter().any(|known| **known == *method)
+    }
+
     /// A pattern with methods precedes one without, then one with more headers, then one with a lower score.
     fn specificity(&self) -> (bool, usize, Option<Reverse<NonZero<u8>>>) {
         (!self.methods.is_empty(), self.headers.len(), self.score_below.map(Reverse))

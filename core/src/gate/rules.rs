@@ -77,6 +77,10 @@ use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 /// A rule for `GET` applies to `HEAD` too. A request that names several hosts, in its URL and its fields, has the rules of each that a
 /// server may choose, as with several readings of its [path](Self#paths).
 ///
+/// With `exempt_preflights = true`, no rule applies to a CORS preflight but one that has `OPTIONS` among its methods. A preflight is an
+/// `OPTIONS` request with the fields `origin` and `access-control-request-method`. Any client can send one, so a route that does work for
+/// `OPTIONS` needs such a rule. Otherwise, a rule without methods applies to preflights as to other requests.
+///
 /// # Paths
 /// A rule's path is text: `/café`, `/{id}` and `/a b` match however a client writes them, in UTF-8 or with escapes in upper or lower case.
 /// `{`, `}`, `?`, `#` and a star at the end stand for themselves as `%7B`, `%7D`, `%3F`, `%23` and `%2A`. Rules and messages show the
@@ -185,6 +189,7 @@ use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 pub struct Rules {
     matcher: Matcher,
     ignores_case: bool,
+    exempts_preflights: bool,
     rules: Vec<Rule>,
     /// Those whose keys the application gives.
     dimensions: Vec<Box<str>>,

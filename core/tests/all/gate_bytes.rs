@@ -10,6 +10,7 @@ use tidegate_core::gate::Rules;
 /// Every field of a rules file.
 const ALL: &str = r#"{
     "case_insensitive": true,
+    "exempt_preflights": true,
     "dimensions": ["tenant"],
     "api_keys": { "header": "x-api-key", "tiers": { "82a55e56f6d53cb3dec2656638d0dbe5": "pro", "92a55e56f6d53cb3dec2656638d0dbe5": "none" } },
     "tokens": { "header": "x-token", "algorithms": ["RS256", "EdDSA"], "issuer": ["https://a.example", "https://b.example"],

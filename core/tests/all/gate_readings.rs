@@ -184,6 +184,30 @@ fn with_case_insensitive_rules_upper_upper_and_lower_case_do_not_differ() {
     }
 }
 
+#[test]
+fn a_preflight_is_exempt_by_an_option_and_only_from_rules_that_are_not_for_options() {
+    let rules = |line: &str| {
+        let own = "[[rules]]\nname = 'own'\npath = '/own'\nmethods = ['OPTIONS']";
+        parse(&format!("{line}\n[[rules]]\nname = 'all'\n{own}")).unwrap()
+    };
+    let (usual, exempting) = (rules(""), rules("exempt_preflights = true"));
+    let preflight = [("origin", "https://example.com"), ("access-control-request-method", "POST")];
+    let name = |rules: &Rules, method: &str, path: &str, headers: &[(&str, &str)]| {
+        rules.find(&Request::new(method, path, &headers, NOW)).map(|rule| rule.name().to_string())
+    };
+    for (method, path, headers, expected) in [
+        ("OPTIONS", "/login", &preflight[..], None),
+        ("OPTIONS", "/own", &preflight[..], Some("own")),
+        ("OPTIONS", "/login", &preflight[..1], Some("all")),
+        ("OPTIONS", "/login", &preflight[1..], Some("all")),
+        ("POST", "/login", &preflight[..], Some("all")),
+    ] {
+        assert_eq!(name(&exempting, method, path, headers).as_deref(), expected, "{method} {path} {headers:?}");
+        let usually = if path == "/own" { "own" } else { "all" };
+        assert_eq!(name(&usual, method, path, headers).as_deref(), Some(usually), "{method} {path}");
+    }
+}
+
 /// A store that declares less than it can.
 pub(crate) struct Lesser(pub(crate) MemoryLimiter, pub(crate) Capabilities);
 

@@ -72,7 +72,7 @@ export class Facts implements Matched {
 
 /** No handler may get a request whose rules nobody can find. The message does not repeat the target: a client chooses it. */
 function unreadable(): never {
-  throw invalid("target", "neither a path, nor a URL, nor *; write the request target as the server received it");
+  throw invalid("target", "neither a path, nor a URL, nor *, or too long for what is unusual in it; write the request target as the server received it");
 }
 
 /** The bytes of a field's value. */

@@ -15,22 +15,22 @@ interface Habits {
 /** How often escapes of escapes are decoded at most. Astro refuses more. */
 const DECODINGS_MAX = 10;
 
+/** A path whose last parameter is empty: here it is a text that is no route's. */
+const withEmpty = (path: string): string[] => (path.endsWith("/") ? [`${path}%00`] : []);
+
 /** Slashes at the end and double slashes are among the readings of each path. */
 export const FRAMEWORKS = {
   express: { ignoresCase: true },
   // A mount of Connect ends at a dot, too.
   connect: { ignoresCase: true, routed: (path) => [path.replace(/\./g, "/.")] },
   koa: { ignoresCase: true },
-  // Fastify 4 ends a path at a semicolon. In all versions, a parameter at the end may be empty: here it is any text that is no route's.
-  fastify: { ignoresCase: false, routed: (path) => [path, path.split(";", 1)[0]!].flatMap((path) => [path, path.replace(/\/$/, "/%00")]) },
+  // Fastify 4 ends a path at a semicolon. In all versions, a parameter at the end may be empty.
+  fastify: { ignoresCase: false, routed: (path) => [path, path.split(";", 1)[0]!].flatMap((path) => [path, ...withEmpty(path)]) },
   hono: { ignoresCase: false },
-  // The browser's own navigation gets the data of `/page`, of `/` and of `/page.pdf` from these.
+  // The browser gets the data of a page from other paths. In `/shop/..rsc`, the parameter is a dot, which is no longer in the URL.
   next: {
     ignoresCase: false,
-    routed: (path) => {
-      const page = path.replace(/\/_next\/data\/[^/]+(\/.*)\.json$/, "$1").replace(/(?:\.segments\/.*\.segment|\.prefetch)?\.rsc$/, "");
-      return page === path ? [] : [page, page.replace(/\/index$/, "/")];
-    },
+    routed: (path) => pagesOfNext(path).flatMap((page) => [page, ...(page === path ? [] : [page.replace(/\/index$/, "/")]), ...withEmpty(page)]),
   },
   sveltekit: { ignoresCase: false, routed: (path) => [path.replace(/\/__data\.json$/, "/").replace(/\.html__data\.json$/, ".html")] },
   "react-router": { ignoresCase: true, routed: (path) => [path.replace(/\/_(?:root)?\.data$/, "/"), path.replace(/\.data$/, "")] },
@@ -56,6 +56,16 @@ export function routedBy(framework: Framework, path: string): readonly string[] 
   // The normal form comes first. A router may find what it looks for only there.
   readings(own!, (normal) => all.push(...routed(normal, query!)) > 0);
   return [...new Set(all)];
+}
+
+/** The pages of whose data these are paths in Next.js. A client chooses how long a path is, so no expression may look at it for each of its parts. */
+function pagesOfNext(path: string): string[] {
+  if (path.endsWith(".json")) {
+    const page = path.replace(/\/_next\/data\/[^/]+(?=\/)/, "");
+    return page === path ? [path] : [page.slice(0, -".json".length)];
+  }
+  if (path.endsWith(".segment.rsc")) return [path.indexOf(".segments/"), path.lastIndexOf(".segments/")].map((at) => path.slice(0, Math.max(at, 0)));
+  return [path.replace(/(?:\.prefetch)?\.rsc$/, "")];
 }
 
 /** A path without escapes of escapes. */

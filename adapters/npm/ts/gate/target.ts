@@ -4,13 +4,24 @@
 const ABSOLUTE = /^(?:https?|wss?):\/\/(?:[\w.~!$&'()*+,;=:%-]*@)?(?:[\w.-]+|\[[\da-f:.]+\])(?::\d*)?(?=[/\\?#]|$)/i;
 
 /**
+ * The longest path with anything that servers read in different ways, in characters. A client chooses it, and each way takes time. Others may
+ * be longer.
+ */
+const UNUSUAL_MAX = 2_048;
+
+/** What all servers read alike. */
+const USUAL = /^(?:\/(?![/.])[\w!$&'()*+,.:;=@|~-]*)*$/;
+
+/**
  * The paths that servers read in a request target, with what follows them. Undefined if it has none that all of them find: it is neither a
- * path, nor an absolute URL with a plain authority, nor `*`.
+ * path, nor an absolute URL with a plain authority, nor `*`, or it is unusual and too long.
  */
 export function pathsOf(target: string): readonly string[] | undefined {
   const [authority] = ABSOLUTE.exec(target) ?? [];
   const rest = authority === undefined ? target : target.slice(authority.length);
   if (rest !== "*" && !rest.startsWith("/") && authority === undefined) return undefined;
+  const path = rest.split("?", 1)[0]!;
+  if (path.length > UNUSUAL_MAX && !USUAL.test(path)) return undefined;
   return [...new Set(startsOf(rest).flatMap(ends).flatMap(texts))];
 }
 

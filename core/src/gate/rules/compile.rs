@@ -47,6 +47,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     root.only(&[
         "$schema",
         "case_insensitive",
+        "exempt_preflights",
         "dimensions",
         "api_keys",
         "tokens",
@@ -56,7 +57,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         "limits",
         "rules",
     ])?;
-    let ignores_case = root.has("case_insensitive")?;
+    let (ignores_case, exempts_preflights) = (root.has("case_insensitive")?, root.has("exempt_preflights")?);
     let mut tokens = None;
     if let Some(item) = root.field("tokens") {
         tokens = Some(Tokens { expected: TokenRules::new(&item)?, verifier: None });
@@ -129,6 +130,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
     Ok(Rules {
         matcher: Matcher::new(rules.iter().map(|rule| &rule.pattern)),
         ignores_case,
+        exempts_preflights,
         rules,
         limits,
         leases,

@@ -11,6 +11,7 @@ impl Bytes for Rules {
             // Made of the rules.
             matcher: _,
             ignores_case,
+            exempts_preflights,
             rules,
             dimensions,
             limits,
@@ -29,6 +30,7 @@ impl Bytes for Rules {
             warnings,
         } = self;
         ignores_case.write(to);
+        exempts_preflights.write(to);
         rules.write(to);
         dimensions.write(to);
         limits.write(to);
@@ -45,10 +47,12 @@ impl Bytes for Rules {
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        let (ignores_case, rules) = (Bytes::read(from)?, Vec::<Rule>::read(from)?);
+        let (ignores_case, exempts_preflights, rules) =
+            (Bytes::read(from)?, Bytes::read(from)?, Vec::<Rule>::read(from)?);
         Some(Self {
             matcher: Matcher::new(rules.iter().map(|rule| &rule.pattern)),
             ignores_case,
+            exempts_preflights,
             rules,
             dimensions: Bytes::read(from)?,
             limits: Bytes::read(from)?,

@@ -36,19 +36,30 @@ impl Rules {
     /// The first of these rules for a request whose host and path are read so.
     fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: &str) -> Option<&Rule> {
         let mut first = None;
+        let is_exempt = self.exempts(request);
         rules.visit(request, host, path, &mut |place| {
-            first = Some(&self.rules[place]);
-            true
+            first = Some(&self.rules[place]).filter(|rule| !is_exempt || rule.pattern.has_method("OPTIONS"));
+            first.is_some()
         });
         first
     }
 
+    /// Whether only rules for `OPTIONS` apply to a request: a CORS preflight, if the file exempts those.
+    fn exempts(&self, request: &Request<'_>) -> bool {
+        let has = |field| request.has_header(field);
+        self.exempts_preflights
+            && request.method() == "OPTIONS"
+            && has("origin")
+            && has("access-control-request-method")
+    }
+
     /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
     pub(in crate::gate) fn matching(&self, request: &Request<'_>) -> Vec<&Rule> {
-        let mut places = Vec::new();
+        let (mut places, is_exempt) = (Vec::new(), self.exempts(request));
         self.readings(request, &mut |rules, host, path| {
             rules.visit(request, host, path, &mut |place| {
-                if !places.contains(&place) {
+                let applies = !is_exempt || self.rules[place].pattern.has_method("OPTIONS");
+                if applies && !places.contains(&place) {
                     places.push(place);
                 }
                 false

@@ -21,7 +21,7 @@ const SPREAD_MAX = 3_600_000;
 /** The longest time in which a charge can be settled. */
 const SETTLE_WITHIN_MAX = 7 * 86_400_000;
 
-const FIELDS = ["$schema", "case_insensitive", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "rules"];
+const FIELDS = ["$schema", "case_insensitive", "exempt_preflights", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "rules"];
 
 const RULE_FIELDS = [
   ...["name", "host", "path", "methods", "headers", "bot_score_below", "limits", "cost", "estimate", "store"],
@@ -31,7 +31,7 @@ const RULE_FIELDS = [
 /** The rules of a file. Throws what is wrong with it, with its position. */
 export function compile(root: Item): Rules {
   root.only(FIELDS);
-  const ignoresCase = root.has("case_insensitive");
+  const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
   const [tokenTable, limitTable, storeTable, declared, lists] = ["tokens", "limits", "stores", "dimensions", "lists"].map(fields);
   const tokens = tokenTable && tokensOf(tokenTable);
@@ -55,7 +55,7 @@ export function compile(root: Item): Rules {
   lists?.only(["allow", "deny"]);
   const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
   const policies = limits.map((limit) => limit.policies);
-  return { matcher, ignoresCase, rules, dimensions, limits: policies, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings };
+  return { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits: policies, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings };
 }
 
 /** The dimensions that the file declares as given by the application. */

@@ -27,8 +27,10 @@ export function matching(rules: Rules, request: Matched, paths: readonly string[
 
 function found(rules: Rules, request: Matched, paths: readonly string[], isFirst: boolean): Rule[] {
   const found: Rule[] = [];
+  const isExempt = rules.exemptsPreflights && request.method === "OPTIONS" && request.has("origin") && request.has("access-control-request-method");
   const add = (place: number) => {
     const rule = rules.rules[place]!;
+    if (isExempt && !rule.pattern.methods.includes("OPTIONS")) return false;
     if (!found.includes(rule)) found.push(rule);
     return isFirst;
   };

@@ -34,6 +34,8 @@ export interface Rule {
 export interface Rules {
   readonly matcher: Matcher;
   readonly ignoresCase: boolean;
+  /** Whether only rules for `OPTIONS` apply to a CORS preflight. */
+  readonly exemptsPreflights: boolean;
   readonly rules: readonly Rule[];
   /** Those whose keys the application gives. */
   readonly dimensions: readonly string[];

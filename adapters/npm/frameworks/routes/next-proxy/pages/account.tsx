@@ -1,0 +1,7 @@
+import { ran } from "../gate";
+
+export const getServerSideProps = (): object => (ran("account"), { props: {} });
+
+export default function Page() {
+  return <p>account</p>;
+}

@@ -1,0 +1,3 @@
+import { ran } from "../../gate";
+
+export default defineEventHandler(() => (ran("login"), "login"));

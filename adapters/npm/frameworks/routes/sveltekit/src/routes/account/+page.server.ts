@@ -1,0 +1,3 @@
+import { ran } from "../../../gate";
+
+export const load = (): object => (ran("account"), {});
