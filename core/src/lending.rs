@@ -14,14 +14,17 @@
 //! - Times of a loan are lengths. The borrower measures them by its own clock, from before it asked, so the loan ends there
 //!   before it ends at the lender, and no two clocks need agree. A clock that is seen to be set back is corrected by that much.
 //! - Each loan has a number that is never used again, and whatever becomes of the loan uses the number up: a return that arrives
-//!   twice, late, or in another order returns nothing. If the answer that grants a loan is lost, its units stay lent until it
-//!   ends.
+//!   twice, late, or in another order returns nothing. If the answer that grants a loan is lost, its units are never spent.
+//! - If the lender's clock is set forward, windows end and buckets drain early, as without loans. A loan from before the step may be
+//!   spent after it, beside the limit of the next window; both together are what an exact limiter admits before and after the step.
 //!
 //! # Floor
 //!
 //! What lending costs: each borrower may hold [`Terms::slice`] units that the others cannot use, and as much again that it has
-//! spent without the lender's knowledge, which keeps a bucket from draining. If it dies, it does so for [`Terms::lifetime`]. A
-//! denial may miss a refund, a settlement or a reset elsewhere for as long.
+//! spent without the lender's knowledge, which keeps a bucket from draining. If it dies, or the answer that grants a loan is lost,
+//! the units of its loan stay used: those of a window until the window ends, and those of a bucket until the loan ends, after
+//! [`Terms::lifetime`] at most, from when on they drain as others do. A lender's clock that was ahead and is set back makes each of
+//! them later by as much, and by [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) at most. A denial may miss a refund, a settlement or a reset elsewhere for as long.
 //!
 //! # Sizes
 //!

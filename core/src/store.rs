@@ -51,9 +51,9 @@ mod best_effort;
 #[cfg(feature = "lending")]
 mod lending;
 mod native;
-mod versioned;
 #[cfg(feature = "lending")]
-mod waiting;
+mod under_way;
+mod versioned;
 
 pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};

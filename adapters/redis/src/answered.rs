@@ -41,7 +41,8 @@ pub(crate) fn kind_of(code: &str, detail: &str) -> ErrorKind {
         _ if has_word(detail, "WRONGTYPE") => ErrorKind::Corrupt,
         "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "BUSY" | "READONLY"
         | "NOREPLICAS" => ErrorKind::Unavailable,
-        "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
+        // A flood that starts more and more processes uses up the server's connections.
+        "ERR" if detail.starts_with("max number of clients") => ErrorKind::Contended,
         _ => ErrorKind::Refused,
     }
 }
@@ -62,7 +63,7 @@ mod tests {
             ("WRONGTYPE", "Operation against a key", ErrorKind::Corrupt),
             ("ERR", "Error running script: WRONGTYPE Operation against a key", ErrorKind::Corrupt),
             ("LOADING", "Redis is loading the dataset in memory", ErrorKind::Unavailable),
-            ("ERR", "max number of clients reached", ErrorKind::Unavailable),
+            ("ERR", "max number of clients reached", ErrorKind::Contended),
             ("ERR", "unknown command", ErrorKind::Refused),
             ("NOPERM", "this user has no permissions", ErrorKind::Refused),
         ] {

@@ -17,7 +17,7 @@ use crate::deadline::{Deadline, Missed};
 use crate::dial::{Client, Connection};
 use crate::error;
 use crate::eviction::Asked;
-use crate::overload::Progress;
+use crate::overload::{Progress, Start};
 
 /// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
 /// its calls would look like those to a server that is down.
@@ -47,12 +47,27 @@ impl Links {
         Ok(Self { links: links?, progress: Progress::default() })
     }
 
-    /// Sends one command, once. An error that the server returned is a [`Value::ServerError`].
-    pub(crate) async fn send(&self, command: &Cmd, deadline: Deadline) -> Result<Value, Error> {
-        if self.links.iter().map(|link| link.in_flight.count()).sum::<usize>() >= MAX_IN_FLIGHT {
-            return Err(error::too_many_in_flight(MAX_IN_FLIGHT));
+    /// Begins a call once a connection is open. To open one has a deadline of its own, so that a distant server has as much time for
+    /// the first call as for others.
+    pub(crate) async fn begin(&self) -> Result<Start, Error> {
+        let link = &self.links[0];
+        if !self.links.iter().any(|link| link.is_open()) {
+            self.has_room()?;
+            let _request = link.in_flight.request();
+            link.dial(Deadline::after(link.deadline)).await?;
         }
-        let start = self.progress.start();
+        Ok(self.progress.start())
+    }
+
+    fn has_room(&self) -> Result<(), Error> {
+        let in_flight = self.links.iter().map(|link| link.in_flight.count()).sum::<usize>();
+        if in_flight < MAX_IN_FLIGHT { Ok(()) } else { Err(error::too_many_in_flight(MAX_IN_FLIGHT)) }
+    }
+
+    /// Sends one command of a call, once. An error that the server returned is a [`Value::ServerError`]. If the server has answered the
+    /// call or another one since the start, it is not down.
+    pub(crate) async fn send(&self, command: &Cmd, start: Start, deadline: Deadline) -> Result<Value, Error> {
+        self.has_room()?;
         match self.link().send(command, deadline).await {
             Ok(value) => {
                 self.progress.answered();

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::batch::{Batched, InFlight};
 use crate::config::Config;
+use crate::refusal::Heard;
 
 /// The number of commands that may wait to be written before callers have to wait.
 const QUEUE: usize = 1_024;
@@ -95,7 +96,7 @@ impl Single {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let (redis, stream) = (self.info.redis_settings(), Batched::new(stream, in_flight.clone()));
+        let (redis, stream) = (self.info.redis_settings(), Batched::new(Heard::new(stream), in_flight.clone()));
         let (connection, driver) = MultiplexedConnection::new_with_config(redis, stream, settings).await?;
         Ok(Connection::Single(connection, Arc::new(Driver(tokio::spawn(driver)))))
     }

@@ -5,6 +5,7 @@ use tidegate_core::{Error, ErrorKind, Millis};
 
 use crate::answered::kind_of;
 use crate::overload::no_files_left;
+use crate::refusal::is_of_too_many;
 
 /// The connection could not be opened.
 pub(crate) fn not_connected(error: RedisError) -> Error {
@@ -14,6 +15,9 @@ pub(crate) fn not_connected(error: RedisError) -> Error {
     let refused = matches!(error.kind(), RedisKind::AuthenticationFailed | RedisKind::InvalidClientConfig)
         || error.code().is_some_and(|code| kind_of(code, "") == ErrorKind::Refused);
     let (kind, what) = match error.kind() {
+        _ if is_of_too_many(&error) => {
+            (ErrorKind::Contended, "the server accepts no more clients (maxclients); nothing was charged")
+        }
         _ if refused => (ErrorKind::Refused, "the server refuses these credentials or settings; nothing was charged"),
         RedisKind::Parse | RedisKind::UnexpectedReturnType => (ErrorKind::Corrupt, NOT_REDIS),
         _ => (ErrorKind::Unavailable, "cannot connect; nothing was charged"),

@@ -26,6 +26,8 @@ mod names;
 mod over;
 #[cfg(any(feature = "resp", feature = "rest"))]
 mod overload;
+#[cfg(feature = "resp")]
+mod refusal;
 #[cfg(feature = "rest")]
 mod rest;
 mod script;

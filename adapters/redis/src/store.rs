@@ -94,7 +94,7 @@ impl Redis {
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<RedisLimiter>, Error> {
+    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<'static, RedisLimiter>, Error> {
         LendingLimiter::new(self.limiter(), terms)
     }
 
@@ -131,7 +131,8 @@ impl Redis {
     }
 
     async fn send(&self, command: &Cmd) -> Result<Value, Error> {
-        self.links.send(command, self.deadline()).await
+        let start = self.links.begin().await?;
+        self.links.send(command, start, self.deadline()).await
     }
 
     fn deadline(&self) -> Deadline {
@@ -153,16 +154,17 @@ impl Redis {
         mut script: Script,
         read: impl Fn(Script, &[u8]) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
+        let start = self.links.begin().await?;
         let deadline = self.deadline();
         loop {
             let whole = || command(call, script, "EVAL", &script.text(false));
             let is_loaded = script != Script::Plain || self.loaded.has(call);
             let first = if is_loaded { command(call, script, "EVALSHA", script.sha1(false)) } else { whole() };
-            let mut answer = self.links.send(&first, deadline).await?;
+            let mut answer = self.links.send(&first, start, deadline).await?;
             if let Value::ServerError(error) = &answer
                 && error.kind() == Some(ServerErrorKind::NoScript)
             {
-                answer = self.links.send(&whole(), deadline).await?;
+                answer = self.links.send(&whole(), start, deadline).await?;
             }
             if !is_loaded && matches!(answer, Value::BulkString(_)) {
                 self.loaded.add(call);

@@ -193,16 +193,11 @@ impl Settings {
         }
     }
 
-    /// Has the gate ask for the loans of later requests, in a task of its own.
-    pub(crate) fn ask_ahead(self: &Arc<Self>, pending: &Pending) {
-        if !pending.has_lease() {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let settings = Arc::clone(self);
-        if let Some(rest) = begin(async move { settings.gate.after((settings.clock)()).await }) {
-            runtime.spawn(rest);
-        }
+    /// Has the gate ask for the loans of later requests, in a task of its own, when what is returned is dropped. If the server drops
+    /// it with its request, that task finishes what the request has asked.
+    pub(crate) fn ask_ahead(self: &Arc<Self>, pending: &Pending) -> Option<AsksAhead> {
+        let runtime = if pending.has_lease() { Handle::try_current().ok()? } else { return None };
+        Some(AsksAhead { settings: Arc::clone(self), runtime, is_decided: false })
     }
 
     pub(crate) const fn estimates(&self) -> bool {
@@ -273,6 +268,26 @@ impl Settings {
             pending.set_token(token()?);
         }
         Ok(())
+    }
+}
+
+/// Asks for the loans of later requests when it is dropped.
+pub(crate) struct AsksAhead {
+    settings: Arc<Settings>,
+    runtime: Handle,
+    /// Whether the request that it is for was decided. Otherwise it was dropped, perhaps along with its runtime.
+    pub(crate) is_decided: bool,
+}
+
+impl Drop for AsksAhead {
+    fn drop(&mut self) {
+        let settings = Arc::clone(&self.settings);
+        let work = async move { settings.gate.after((settings.clock)()).await };
+        if !self.is_decided {
+            self.runtime.spawn(work);
+        } else if let Some(rest) = begin(work) {
+            self.runtime.spawn(rest);
+        }
     }
 }
 

@@ -118,11 +118,15 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
     let (verdict, charge) = match settings.price(&mut pending, head) {
         Ok(()) => {
             let charge = pending.hold().map(|hold| Charge::new(Arc::clone(settings), hold));
+            let mut ahead = settings.ask_ahead(&pending);
+            pending.set_now((settings.clock)());
             let verdict = settings.gate.decide(&pending).await;
+            if let Some(ahead) = &mut ahead {
+                ahead.is_decided = true;
+            }
             if let Some(charge) = &charge {
                 charge.answered(&verdict);
             }
-            settings.ask_ahead(&pending);
             (verdict, charge)
         }
         Err(error) => (gate::Verdict::failed(OnFailure::Closed, error), None),

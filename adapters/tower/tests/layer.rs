@@ -340,3 +340,22 @@ async fn rules_match_the_path_that_arrived_in_a_nested_router() {
         assert_eq!(response.status(), status);
     }
 }
+
+#[tokio::test]
+async fn a_request_counts_at_the_time_when_its_key_is_known() {
+    let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+    let (read, moved) = (Arc::clone(&clock), Arc::clone(&clock));
+    let layer = RateLimitLayer::new(gate(MemoryLimiter::new(), policy(9), OnFailure::Closed).unwrap())
+        .unwrap()
+        .clock(move || UnixMillis::new(read.load(Ordering::SeqCst)))
+        // To find out what a request costs takes long.
+        .cost(move |_| moved.fetch_add(60_000, Ordering::SeqCst) % 2 + 1);
+    for _ in 0..2 {
+        let service = service_fn(|request: Request<String>| async move {
+            let verdict = request.extensions().get::<Verdict>().unwrap().clone();
+            Ok::<_, Infallible>(Response::new(verdict.decision().unwrap().decided_at().get().to_string()))
+        });
+        let response = layer.layer(service).oneshot(request(|_| ())).await.unwrap().map(ResponseBody::into_inner);
+        assert_eq!(*response.body(), clock.load(Ordering::SeqCst).to_string());
+    }
+}

@@ -12,15 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::{Next, from_fn};
 use axum::routing::get;
+use redis_server::{MIN_TTL, NOW};
 use support::server::Server;
 use tidegate_core::gate::{Gate, Rules};
 use tidegate_core::lending::{Answer, Question};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, Keys, Limiter, Platform, Policy, Refund, Settle, UnixMillis,
+    Capabilities, Check, ClientIpSource, Decision, Error, Key, Keys, Limiter, Millis, Platform, Policy, Refund, Settle,
+    UnixMillis,
 };
-use tidegate_redis::RedisLimiter;
+use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tidegate_tower::RateLimitLayer;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 /// How long the answer to a question takes.
 const DELAY: Duration = Duration::from_millis(100);
@@ -108,4 +113,68 @@ async fn no_request_of_a_steady_client_waits_for_a_loan() {
     assert!(first.contains(&true), "nothing is ever asked: {first:?}");
     assert!(!steady.contains(&true), "some have waited: {steady:?}");
     assert!(slow.answered() > 5, "{} answers", slow.answered());
+}
+
+/// Sends a request, and resets its connection once the server works on it.
+async fn abort(server: &Server, begun: &AtomicU64) {
+    let before = begun.load(Ordering::SeqCst);
+    let mut client = TcpStream::connect(server.address()).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    while begun.load(Ordering::SeqCst) == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.set_zero_linger().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aborted_requests_waste_no_loans() {
+    const LIMIT: u64 = 1_000;
+    let redis = redis_server::Server::start();
+    let slow = redis_server::delaying_proxy(redis.port, Duration::from_millis(60)).await;
+    let config = Config::new(format!("redis://{slow}")).clock(Clock::Caller).min_ttl(MIN_TTL);
+    let store = Redis::new(config.deadline(redis_server::DEADLINE)).unwrap().limiter();
+    let rules = r#"
+        [limits.api]
+        quotas = [{ algorithm = "fixed_window", limit = 1_000, window_ms = 60_000, by = "global" }]
+        lease = true
+
+        [[rules]]
+        limits = ["api"]
+    "#;
+    let rules = Rules::parse("rules.toml", rules).unwrap();
+    let policy = rules.rules()[0].policies().next().unwrap().clone();
+    let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Vercel)).unwrap();
+    let clock = Arc::new(AtomicU64::new(NOW.get()));
+    let read = Arc::clone(&clock);
+    let layer = RateLimitLayer::new(gate).unwrap().clock(move || UnixMillis::new(read.load(Ordering::SeqCst)));
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let counted = from_fn(move |request, next: Next| {
+        count.fetch_add(1, Ordering::SeqCst);
+        next.run(request)
+    });
+    let app = Router::new().route("/", get(async || "hello")).layer(layer).layer(counted);
+    let server = Server::start(app).await;
+
+    // A window of 300 requests in ten seconds, and then the next one.
+    for _ in 0..300 {
+        assert_eq!(server.get("/", &[]).await.status(), 200);
+        clock.fetch_add(33, Ordering::SeqCst);
+    }
+    clock.store(NOW.get() + 60_000, Ordering::SeqCst);
+    for _ in 0..20 {
+        abort(&server, &begun).await;
+    }
+    let (plain, key) = (redis.limiter(), Key::new("global"));
+    let keys = [("global", &key)];
+    let check = Check::new(&policy, &keys[..], NOW + Millis::from_secs(60)).cost(0);
+    let used = LIMIT - plain.peek(check).await.unwrap().quotas()[0].remaining().unwrap();
+    // 20 requests, and twice the slice of the only process.
+    assert!((1..=20 + 2 * 50).contains(&used), "{used} units are gone");
+
+    let mut admitted = 0;
+    while server.get("/", &[]).await.status() == 200 {
+        admitted += 1;
+    }
+    assert!((LIMIT - 20 - 2 * 50..=LIMIT).contains(&admitted), "{admitted} of {LIMIT}");
 }

@@ -84,6 +84,15 @@ impl Pending {
         self.hold.token = Some(token);
     }
 
+    /// Sets the time of the decision. Read it right before: a token's verification or a key may have taken its time since the request's
+    /// own was read, and the loans of a [lease](super::Rules#leases) end by this clock.
+    pub fn set_now(&mut self, now: UnixMillis) {
+        for other in &mut self.others {
+            other.now = now;
+        }
+        self.now = now;
+    }
+
     /// What the request costs.
     #[must_use]
     pub const fn cost(&self) -> u64 {

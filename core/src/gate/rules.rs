@@ -184,7 +184,7 @@ use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 ///   for with each request.
 /// - The request that needs a loan waits for it, unless the host runs [`Gate::after`](super::Gate::after), as the tower layer does.
 /// - Nobody returns the loans of a process that ends. A reload that changes the terms of a store, or what is around it, also ends its
-///   loans. Their units count as used until the lifetime ends.
+///   loans. Their units stay used: in a window until it ends, and in a bucket until the loan ends and they have drained.
 #[derive(Debug, Default)]
 pub struct Rules {
     matcher: Matcher,

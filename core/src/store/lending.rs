@@ -1,13 +1,14 @@
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
-use core::task::Waker;
+use core::task::{Context, Poll};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::waiting::{Questions, Wait, Waits};
+use super::under_way::{Questions, UnderWay};
 use crate::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
 use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
@@ -20,25 +21,30 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 /// - **Ceiling:** the limit, as without loans. **Floor:** [`lending_capabilities`].
 /// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
 /// - A check that finds the loan spent while the next one is under way waits for it, if that is probably enough: of many requests at
-///   once for one key, one calls the store. It waits three times at most, and fails if the call does. Poll each check to its end, or drop
-///   it: a call that nobody polls keeps other checks waiting, as a held async lock does. On WebAssembly, and
+///   once for one key, one calls the store. It waits once at most, and then makes a call of its own, also if the other one has failed.
+///   So a check takes the time of two calls at most, and its error is always that of its own. On WebAssembly, and
 ///   [apart](LendingLimiter::apart), no check waits.
+/// - **What was asked is finished.** If a check is dropped while it asks, those that wait for the answer go on with the call, or
+///   [`LendingLimiter::after`], or the key's next check. [Apart](LendingLimiter::apart), it is dropped, and its loan stays lent.
 /// - If the store fails, what is left of a loan is still spent, and then checks return the error.
 /// - A reset does not recall loans: lent units stay charged until the loan ends. After a change of the limit, the next check
 ///   returns the loan.
 ///
-/// To keep requests from waiting for the next loan, run [`LendingLimiter::after`] after each response.
+/// To keep requests from waiting for the next loan, run [`LendingLimiter::after`] after each response. Run it also when a check was
+/// dropped, in a task of its own: it then finishes what the check has asked.
 #[derive(Debug)]
-pub struct LendingLimiter<L> {
-    lender: L,
+pub struct LendingLimiter<'s, L> {
+    lender: Arc<L>,
     terms: Terms,
-    kept: Mutex<Shared>,
+    kept: Mutex<Shared<'s>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Shared<'s> {
     borrowers: Borrowers<Option<Whose>>,
-    questions: Questions,
+    questions: Questions<'s>,
+    /// The questions of checks that were dropped, in that order.
+    dropped: VecDeque<Arc<UnderWay<'s>>>,
     /// Whether no check waits for another's question.
     apart: bool,
     /// The questions that nobody waits for.
@@ -50,7 +56,7 @@ struct Shared {
 /// What to ask of, without a check.
 type Whose = (Arc<Policy>, Key);
 
-/// The most policies and questions that are kept for later. Further ones are not.
+/// The most policies and questions that are kept for later, and of the checks that were dropped. Further ones are not.
 const LATER_MAX: usize = 256;
 
 /// What a [`LendingLimiter`] can, over a store that is exact and can what `store` says.
@@ -74,19 +80,21 @@ pub const fn lending_capabilities(store: Capabilities, slice: u64, lifetime: Mil
     store.accuracy(accuracy).refund(false).lends(false).borrows(false)
 }
 
-impl<L: Limiter> LendingLimiter<L> {
+impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// A limiter that borrows from `lender`, such as an [`AtomicLimiter`](super::AtomicLimiter) of a store that lends.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if it does not lend, and [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or
     /// the slice is zero.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
         lender.capabilities().requires_loans()?;
         terms.verify()?;
         let (borrowers, questions) = (Borrowers::new(terms), Questions::default());
+        let (later, dropped, policies) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let apart = cfg!(target_family = "wasm");
-        let kept = Shared { borrowers, questions, apart, later: VecDeque::new(), policies: Vec::new() };
-        Ok(Self { lender, terms, kept: Mutex::new(kept) })
+        let kept = Shared { borrowers, questions, dropped, apart, later, policies };
+        Ok(Self { lender: Arc::new(lender), terms, kept: Mutex::new(kept) })
     }
 
     /// Has no check wait for another's call, for hosts that serve each request apart, such as Workers. Meanwhile, checks ask plainly.
@@ -97,18 +105,23 @@ impl<L: Limiter> LendingLimiter<L> {
     }
 
     /// The limiter that lends.
-    pub const fn lender(&self) -> &L {
+    pub fn lender(&self) -> &L {
         &self.lender
     }
 
-    /// Asks what nobody waits for: for the next loans of busy keys, and to return those of idle ones. Run it after each response if
-    /// the terms are [in the background](Terms::in_background). `now` is the caller's clock.
+    /// Asks what nobody waits for: finishes the questions of checks that were dropped, and asks for the next loans of busy keys and to
+    /// return those of idle ones. Run it after each response if the terms are [in the background](Terms::in_background), and when a
+    /// check was dropped. `now` is the caller's clock.
     pub async fn after(&self, now: UnixMillis) {
         loop {
+            let dropped = self.kept().dropped.pop_front();
+            let Some(question) = dropped else { break };
+            self.finish(&question).await;
+        }
+        loop {
             let Some((name, asked, whose)) = self.kept().later(now) else { return };
-            let check = Check::new(&whose.0, &whose.1, now).cost(0);
             // If it fails, the units stay lent until the loan ends.
-            let _ = self.ask(&name, check, asked).await;
+            let _ = self.ask(&name, whose, now, 0, asked).await;
         }
     }
 
@@ -117,29 +130,56 @@ impl<L: Limiter> LendingLimiter<L> {
         self.kept().borrowers.in_background();
     }
 
-    async fn ask(&self, name: &str, check: Check<'_>, asked: Asked) -> Result<Decision, Error> {
-        self.kept().questions.begin(asked.nth);
-        let mut asking = Asking { limiter: self, name, nth: asked.nth, outcome: None };
-        let answer = match self.lender.lend(check, asked.question).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                asking.outcome = Some(Err(error.kind()));
-                return Err(error);
-            }
-        };
-        let decision = answer.decision.clone();
-        // What decides in place of a store that is down does not know the loans. They go on as if the question had failed.
-        asking.outcome = (decision.origin() != Origin::Fallback).then_some(Ok(answer));
-        Ok(decision)
+    /// Asks a borrower's question along with a check of this cost.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+    async fn ask(&self, name: &str, whose: Whose, now: UnixMillis, cost: u64, asked: Asked) -> Result<Decision, Error> {
+        let lender = Arc::clone(&self.lender);
+        let call = Box::pin(async move {
+            let (policy, key) = whose;
+            lender.lend(Check::new(&policy, &key, now).cost(cost), asked.question).await
+        });
+        let question = Arc::new(UnderWay::new(name.into(), asked.nth, call));
+        self.kept().questions.begin(Arc::clone(&question));
+        self.finish(&question).await;
+        question.take().unwrap_or_else(|| {
+            let message = "the call has ended without an answer; the request may have been charged";
+            Err(Error::new(ErrorKind::Contended, message))
+        })
     }
 
-    /// Waits until a question has ended, and returns the time that took.
-    async fn wait(&self, mut wait: Wait) -> Result<Millis, Error> {
+    /// Waits until a question has ended. If this is dropped before, the question is kept.
+    async fn finish(&self, question: &Arc<UnderWay<'s>>) {
+        let asking = Asking { limiter: self, question };
+        poll_fn(|context| asking.limiter.poll(asking.question, context)).await;
+    }
+
+    fn poll(&self, question: &UnderWay<'s>, context: &Context<'_>) -> Poll<()> {
+        question.poll(context, |answer| {
+            // What decides in place of a store that is down does not know the loans. They go on as if the question had failed.
+            let lent = answer.as_ref().ok().filter(|answer| answer.decision.origin() != Origin::Fallback);
+            self.kept().answered(question, lent);
+            answer.map(|answer| answer.decision)
+        })
+    }
+
+    /// Waits until another check's question has ended, and returns the time that took.
+    async fn wait(&self, question: &UnderWay<'s>) -> Millis {
         let began = Instant::now();
-        poll_fn(|context| self.kept().questions.poll(&mut wait, context)).await;
-        wait.result()?;
+        poll_fn(|context| self.poll(question, context)).await;
         // Rounded up, because what was granted may have ended within the last part.
-        Ok(Millis::new(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)))
+        Millis::new(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1))
+    }
+
+    /// Takes the answer to the question of a check that was dropped, if it has come.
+    async fn look_for_answer(&self, name: &str) {
+        let Some(question) = self.kept().dropped_question(name) else { return };
+        poll_fn(|context| {
+            if self.poll(&question, context).is_ready() {
+                self.kept().dropped.retain(|other| !Arc::ptr_eq(other, &question));
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Forgets a denial even if the call has failed, because it may have been applied.
@@ -149,12 +189,12 @@ impl<L: Limiter> LendingLimiter<L> {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Shared> {
+    fn kept(&self) -> MutexGuard<'_, Shared<'s>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl<'s> Shared<'s> {
     fn decide(&mut self, name: &str, check: &Check<'_>, waited: Option<Millis>) -> Verdict {
         let Self { borrowers, policies, .. } = self;
         let in_background = borrowers.terms().in_background;
@@ -165,14 +205,51 @@ impl Shared {
         }
     }
 
-    /// What a check gets, and what it may wait for in place of asking plainly.
-    fn decide_or_join(&mut self, name: &str, check: &Check<'_>, waits: Waits) -> (Verdict, Option<Wait>) {
-        let verdict = self.decide(name, check, waits.time());
-        if verdict != Verdict::AskPlainly || self.apart || waits.are_over() {
+    /// What a check gets, and what it may wait for in place of asking plainly, if it has not waited yet.
+    fn decide_or_join(
+        &mut self,
+        name: &str,
+        check: &Check<'_>,
+        waited: Option<Millis>,
+    ) -> (Verdict, Option<Arc<UnderWay<'s>>>) {
+        let verdict = self.decide(name, check, waited);
+        if verdict != Verdict::AskPlainly || self.apart || waited.is_some() {
             return (verdict, None);
         }
         let question = self.borrowers.last_question(name);
         (verdict, question.and_then(|(nth, expected)| self.questions.join(nth, check.cost, expected)))
+    }
+
+    /// Takes the answer to a question, or `None` if there is none.
+    fn answered(&mut self, UnderWay { name, nth, .. }: &UnderWay<'s>, answer: Option<&Answer>) {
+        let is_late = !self.borrowers.is_waiting(name, *nth);
+        self.borrowers.answered(name, *nth, answer);
+        let cost = self.questions.end(*nth);
+        if !is_late {
+            // Others may run before those that have waited.
+            self.borrowers.reserve(name, cost);
+        }
+    }
+
+    /// Keeps a question whose check was dropped, unless its answer is lost.
+    fn keep_dropped(&mut self, question: &Arc<UnderWay<'s>>) {
+        if self.apart {
+            return self.answered(question, None);
+        }
+        // A later question of the key makes an earlier one late, and there is room for so many.
+        let earlier = self.dropped.iter().position(|other| other.name == question.name);
+        if earlier.is_some_and(|place| self.dropped[place].nth > question.nth) {
+            return self.answered(question, None);
+        }
+        let full = (self.dropped.len() >= LATER_MAX).then_some(0);
+        if let Some(lost) = earlier.or(full).and_then(|place| self.dropped.remove(place)) {
+            self.answered(&lost, None);
+        }
+        self.dropped.push_back(Arc::clone(question));
+    }
+
+    fn dropped_question(&self, name: &str) -> Option<Arc<UnderWay<'s>>> {
+        self.dropped.iter().find(|question| question.name == name).cloned()
     }
 
     /// Keeps a question for later. Returns whether it has: there may be no later, or no room.
@@ -214,34 +291,31 @@ fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
     Some((policy, key))
 }
 
-/// A question under way.
-struct Asking<'a, L: Limiter> {
-    limiter: &'a LendingLimiter<L>,
-    name: &'a str,
-    nth: u64,
-    /// Its answer, or its error. None as long as there is neither.
-    outcome: Option<Result<Answer, ErrorKind>>,
+/// The policy and the key of a check.
+fn own(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Result<Whose, Error> {
+    if let Some(whose) = whose(policies, check) {
+        return Ok(whose);
+    }
+    Ok((Arc::new(check.policy.clone()), check.keys.sole(check.policy)?.clone()))
 }
 
-impl<L: Limiter> Drop for Asking<'_, L> {
-    /// Lets the next check ask, even if this question failed or its future was dropped.
+/// A check that waits for the end of its question.
+struct Asking<'a, 's, L: Limiter + 's> {
+    limiter: &'a LendingLimiter<'s, L>,
+    question: &'a Arc<UnderWay<'s>>,
+}
+
+impl<'s, L: Limiter + 's> Drop for Asking<'_, 's, L> {
+    /// Keeps the question, even if its check is dropped.
     fn drop(&mut self) {
-        let (answer, failure) = match &self.outcome {
-            Some(Ok(answer)) => (Some(answer), None),
-            Some(Err(kind)) => (None, Some(*kind)),
-            None => (None, None),
-        };
-        let mut kept = self.limiter.kept();
-        kept.borrowers.answered(self.name, self.nth, answer);
-        let (cost, wakers) = kept.questions.end(self.nth, failure);
-        // Others may run before those that have waited.
-        kept.borrowers.reserve(self.name, cost);
-        drop(kept);
-        wakers.into_iter().for_each(Waker::wake);
+        // Not while the questions are locked: an answer that comes locks them, too.
+        if !self.question.has_ended() {
+            self.limiter.kept().keep_dropped(self.question);
+        }
     }
 }
 
-impl<L: Limiter> Limiter for LendingLimiter<L> {
+impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
     fn capabilities(&self) -> Capabilities {
         lending_capabilities(self.lender.capabilities(), self.terms.slice, self.terms.lifetime)
     }
@@ -252,25 +326,26 @@ impl<L: Limiter> Limiter for LendingLimiter<L> {
             return self.lender.check(check).await;
         }
         let name = check.keys.sole(check.policy)?.storage_key(check.policy);
-        let mut waits = Waits::default();
+        self.look_for_answer(&name).await;
+        let mut waited = None;
         let verdict = loop {
-            let (verdict, wait) = self.kept().decide_or_join(&name, &check, waits);
-            let Some(wait) = wait else { break verdict };
-            waits.add(self.wait(wait).await?);
+            let (verdict, question) = self.kept().decide_or_join(&name, &check, waited);
+            let Some(question) = question else { break verdict };
+            waited = Some(self.wait(&question).await);
         };
         if let Some(decision) = verdict.decision(check.policy, check.now) {
             if let Verdict::Admit { then: Some(asked) } = verdict
                 && !self.kept().keep(&name, &check, asked)
             {
                 // What is spent is charged already, whatever the answer is.
-                let _ = self.ask(&name, check.cost(0), asked).await;
+                let whose = own(&mut self.kept().policies, &check)?;
+                let _ = self.ask(&name, whose, check.now, 0, asked).await;
             }
             return Ok(decision);
         }
-        match verdict {
-            Verdict::Ask(asked) => self.ask(&name, check, asked).await,
-            _ => self.lender.check(check).await,
-        }
+        let Verdict::Ask(asked) = verdict else { return self.lender.check(check).await };
+        let whose = own(&mut self.kept().policies, &check)?;
+        self.ask(&name, whose, check.now, check.cost, asked).await
     }
 
     /// Returns the store's counts, in which lent units count as used.

@@ -15,8 +15,8 @@ use crate::durable_objects::store::{CAPABILITIES, DurableObjects, DurableObjects
 /// It is the core's [`LendingLimiter`] over objects, which says what it promises and costs. Keep one for the isolate's life, in a
 /// `static` or a `thread_local`, because it holds the leases.
 #[derive(Debug)]
-pub struct Leases<N> {
-    limiter: LendingLimiter<DurableObjectsLimiter<N>>,
+pub struct Leases<'s, N> {
+    limiter: LendingLimiter<'s, DurableObjectsLimiter<N>>,
 }
 
 /// The capabilities of [`Leases`] with a slice and a lifetime: those of every limiter that [borrows](lending_capabilities).
@@ -34,7 +34,7 @@ pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabi
     lending_capabilities(CAPABILITIES, slice.get(), lifetime)
 }
 
-impl<N: Namespace> Leases<N> {
+impl<'s, N: Namespace + 's> Leases<'s, N> {
     /// A limiter that leases up to `slice` units at a time, for up to `lifetime`.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<N: Namespace> Leases<N> {
     }
 }
 
-impl<N: Namespace> Limiter for Leases<N> {
+impl<'s, N: Namespace + 's> Limiter for Leases<'s, N> {
     fn capabilities(&self) -> Capabilities {
         self.limiter.capabilities()
     }

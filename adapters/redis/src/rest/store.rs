@@ -15,7 +15,7 @@ use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::refused;
 use crate::call::Call;
-use crate::overload::Progress;
+use crate::overload::{Progress, Start};
 use crate::script::{Script, batch_script};
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
@@ -85,7 +85,10 @@ impl<T: Transport> Rest<T> {
     ///
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<AtomicLimiter<Self>>, Error> {
+    pub fn lending<'s>(self, terms: Terms) -> Result<LendingLimiter<'s, AtomicLimiter<Self>>, Error>
+    where
+        T: 's,
+    {
         LendingLimiter::new(self.limiter(), terms)
     }
 
@@ -100,7 +103,8 @@ impl<T: Transport> Rest<T> {
     /// # Errors
     /// Any error that keeps the database from answering.
     pub async fn ping(&self) -> Result<(), Error> {
-        match self.ask(json::command(|word| word("PING")), &self.deadline()).await? {
+        let start = self.progress.start();
+        match self.ask(json::command(|word| word("PING")), start, &self.deadline()).await? {
             Reply::Text(text) if text == "PONG" => Ok(()),
             other => Err(self.not_what_was_asked_for(other, "")),
         }
@@ -110,9 +114,8 @@ impl<T: Transport> Rest<T> {
         self.transport.deadline(self.config.deadline)
     }
 
-    /// Sends a command, once.
-    async fn ask(&self, command: String, deadline: &T::Deadline) -> Result<Reply, Error> {
-        let start = self.progress.start();
+    /// Sends a command of a call, once. If the endpoint has answered the call or another one since the start, it is not down.
+    async fn ask(&self, command: String, start: Start, deadline: &T::Deadline) -> Result<Reply, Error> {
         let answered = match self.transport.post(command, deadline).await {
             Ok(response) => reply::read(self.config.name(), &response, |text| self.shown(text)),
             Err(why) => Err(error::no_answer(self.config.name(), why, self.config.deadline)),
@@ -135,9 +138,9 @@ impl<T: Transport> Rest<T> {
         mut script: Script,
         read: impl Fn(Script, &[u8]) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        let deadline = self.deadline();
+        let (start, deadline) = (self.progress.start(), self.deadline());
         loop {
-            match self.run_once(call, script, &deadline).await? {
+            match self.run_once(call, script, start, &deadline).await? {
                 Reply::Text(text) => match read(script, text.as_bytes())? {
                     Some(answer) => return Ok(answer),
                     None => script = Script::Lending,
@@ -147,7 +150,13 @@ impl<T: Transport> Rest<T> {
         }
     }
 
-    async fn run_once(&self, call: &Call<'_>, script: Script, deadline: &T::Deadline) -> Result<Reply, Error> {
+    async fn run_once(
+        &self,
+        call: &Call<'_>,
+        script: Script,
+        start: Start,
+        deadline: &T::Deadline,
+    ) -> Result<Reply, Error> {
         let (has_script, key_locking) = (&self.has_script[script as usize], self.config.locks_keys());
         let command = |name, text: &str| {
             json::command(|word| {
@@ -157,12 +166,12 @@ impl<T: Transport> Rest<T> {
             })
         };
         if has_script.load(Ordering::Relaxed) {
-            let reply = self.ask(command("EVALSHA", script.sha1(key_locking)), deadline).await?;
+            let reply = self.ask(command("EVALSHA", script.sha1(key_locking)), start, deadline).await?;
             if !matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
                 return Ok(reply);
             }
         }
-        let reply = self.ask(command("EVAL", &script.text(key_locking)), deadline).await?;
+        let reply = self.ask(command("EVAL", &script.text(key_locking)), start, deadline).await?;
         if matches!(reply, Reply::Text(_)) {
             has_script.store(true, Ordering::Relaxed);
         }

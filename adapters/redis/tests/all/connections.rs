@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, key, lying_proxy};
-use tidegate_core::{Check, Error, ErrorKind, Limiter};
+use crate::support::{
+    AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, delaying_proxy, key, lying_proxy,
+};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -155,4 +157,47 @@ async fn a_server_may_listen_on_a_socket_of_the_file_system() {
     limiter.store().ping().await.unwrap();
     assert!(limiter.check(Check::new(&bucket(1), &key(), NOW)).await.unwrap().is_allowed());
     assert!(!limiter.check(Check::new(&bucket(1), &key(), NOW)).await.unwrap().is_allowed());
+}
+
+/// A client can cause it with a flood that starts more and more processes.
+#[tokio::test]
+async fn a_server_without_a_connection_left_is_contended() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).exec(&mut connection).unwrap();
+    let (limiter, policy) = (server.limiter(), bucket(9));
+    for _ in 0..5 {
+        let error = limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contended, "{error:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Each answer takes most of the deadline, and the first call needs a connection.
+#[tokio::test]
+async fn a_first_call_has_as_much_time_as_others() {
+    let server = Server::start();
+    let address = delaying_proxy(server.port, Duration::from_millis(600)).await;
+    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).deadline(Millis::from_secs(1));
+    let limiter = Arc::new(Redis::new(config).unwrap().limiter());
+    let answers = burst(&[limiter], &bucket(5), 8).await;
+    let failed: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(admitted(&answers), 5);
+}
+
+/// The server is asked twice for one decision, and each answer is in time.
+#[tokio::test]
+async fn a_server_that_has_answered_a_call_is_not_down() {
+    let server = Server::start();
+    let address = delaying_proxy(server.port, Duration::from_millis(600)).await;
+    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).deadline(Millis::from_secs(1));
+    let limiter = Redis::new(config).unwrap().limiter();
+    let (policy, key) = (bucket(5), key());
+    let check = || limiter.check(Check::new(&policy, &key, NOW));
+    check().await.unwrap();
+    // The server forgets the script.
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).unwrap();
+    assert_eq!(check().await.unwrap_err().kind(), ErrorKind::Contended);
+    check().await.unwrap();
 }

@@ -118,12 +118,13 @@ impl Server {
     fn comes_up(&mut self) -> bool {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
-            let pinged = redis::Client::open(self.url())
+            let asked = redis::Client::open(self.url())
                 .unwrap()
                 .get_connection()
-                .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
-            match pinged {
-                Ok(_) => return true,
+                .and_then(|mut connection| redis::cmd("INFO").arg("server").query::<String>(&mut connection));
+            match asked {
+                // The server of another program may have the port.
+                Ok(info) => return info.contains(&format!("process_id:{}\r", self.process.id())),
                 Err(_) if self.process.try_wait().unwrap().is_some() => return false,
                 Err(error) => assert!(Instant::now() < until, "redis-server did not come up: {error}"),
             }
@@ -218,6 +219,36 @@ pub async fn lying_proxy(port: u16, instead: &'static [u8]) -> (std::net::Socket
         }
     });
     (address, lies)
+}
+
+/// A proxy to a loopback port whose answers take this long, each by itself. Returns its address.
+pub async fn delaying_proxy(port: u16, delay: Duration) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let Ok(far) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else { continue };
+            let (mut near_read, mut near_write) = near.into_split();
+            let (mut far_read, mut far_write) = far.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut near_read, &mut far_write).await });
+            let (late, mut due) = tokio::sync::mpsc::unbounded_channel();
+            tokio::spawn(async move {
+                let mut buffer = [0; 65_536];
+                while let Ok(length @ 1..) = far_read.read(&mut buffer).await {
+                    let _ = late.send((tokio::time::Instant::now() + delay, buffer[..length].to_vec()));
+                }
+            });
+            tokio::spawn(async move {
+                while let Some((at, bytes)) = due.recv().await {
+                    tokio::time::sleep_until(at).await;
+                    if near_write.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
 }
 
 #[cfg(feature = "rest")]

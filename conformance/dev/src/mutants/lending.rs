@@ -51,7 +51,7 @@ pub(super) const BORROWERS: u64 = 3;
 /// Their limiters, over one store.
 pub(super) struct Borrowed {
     store: Store,
-    limiters: RefCell<Vec<Arc<LendingLimiter<AtomicLimiter<Store>>>>>,
+    limiters: RefCell<Vec<Arc<LendingLimiter<'static, AtomicLimiter<Store>>>>>,
 }
 
 /// A fixture knows only what holds for a lifetime.
@@ -111,7 +111,7 @@ struct Store {
 }
 
 impl Store {
-    fn borrowers(&self) -> Result<Vec<Arc<LendingLimiter<AtomicLimiter<Self>>>>, Error> {
+    fn borrowers(&self) -> Result<Vec<Arc<LendingLimiter<'static, AtomicLimiter<Self>>>>, Error> {
         let new = |_| LendingLimiter::new(AtomicLimiter::new(self.clone()), TERMS).map(Arc::new);
         (0..BORROWERS).map(new).collect()
     }

@@ -19,7 +19,7 @@ use crate::{in_test_mode, policies};
 /// The store that a path names. An app with one store does not need this.
 pub(crate) enum Store<'a> {
     Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
-    Leases(&'static Leases<ObjectNamespace>),
+    Leases(&'static Leases<'static, ObjectNamespace>),
     Kv(Kv<'a>),
     RateLimits(NativeLimiter<RateLimits<'a>>),
 }
@@ -119,8 +119,8 @@ fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
 }
 
 /// The leases of this isolate: up to `SLICE` units of each key at a time, for up to `LEASE_MS` milliseconds.
-fn leases(env: &Env) -> Result<&'static Leases<ObjectNamespace>, Error> {
-    static LEASES: PerIsolate<Leases<ObjectNamespace>> = PerIsolate::new();
+fn leases(env: &Env) -> Result<&'static Leases<'static, ObjectNamespace>, Error> {
+    static LEASES: PerIsolate<Leases<'static, ObjectNamespace>> = PerIsolate::new();
     LEASES.get_or_make(|| {
         let slice = NonZero::new(policies::number(env, "SLICE")?);
         let slice = slice

@@ -9,7 +9,7 @@ use crate::{Capabilities, Check, Decision, Error, Keys, Limiter, Policy, Refund,
 pub(super) struct Borrowing<'s> {
     store: Asked<'s>,
     /// A borrower for each of the terms.
-    borrowers: Vec<(Terms, LendingLimiter<Asked<'s>>)>,
+    borrowers: Vec<(Terms, LendingLimiter<'s, Asked<'s>>)>,
 }
 
 impl<'s> Borrowing<'s> {
@@ -27,7 +27,7 @@ impl<'s> Borrowing<'s> {
         }
     }
 
-    fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<Asked<'s>>> {
+    fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<'s, Asked<'s>>> {
         let wanted = check.lease?;
         self.borrowers.iter().find(|(terms, _)| *terms == wanted).map(|(_, borrower)| borrower)
     }

@@ -12,7 +12,7 @@ use super::store::Store;
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-fn limiter() -> (Store, LendingLimiter<AtomicLimiter<Store>>, Policy) {
+fn limiter() -> (Store, LendingLimiter<'static, AtomicLimiter<Store>>, Policy) {
     let store = Store::default();
     let terms = Terms { in_background: true, ..Terms::new(10, Millis::from_secs(10)) };
     let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();

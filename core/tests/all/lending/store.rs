@@ -24,6 +24,7 @@ struct Inner {
     plain: AtomicU64,
     lent: AtomicU64,
     is_silent: AtomicBool,
+    keeps_answers: AtomicBool,
 }
 
 impl Store {
@@ -34,6 +35,11 @@ impl Store {
     /// Has questions of borrowers wait for their answers until it is not silent any more, and they are polled again.
     pub(crate) fn is_silent(&self, is_silent: bool) {
         self.0.is_silent.store(is_silent, Ordering::Relaxed);
+    }
+
+    /// Has the answers to questions of borrowers be kept, which the store has decided on.
+    pub(crate) fn keeps_answers(&self, keeps: bool) {
+        self.0.keeps_answers.store(keeps, Ordering::Relaxed);
     }
 
     /// How many calls were made without a question and with one since this was asked last.
@@ -75,12 +81,19 @@ impl Atomic for Store {
 
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         let Check { policy, now, cost, .. } = check;
-        let is_silent = || self.0.is_silent.load(Ordering::Relaxed);
-        poll_fn(|_| if is_silent() { Poll::Pending } else { Poll::Ready(()) }).await;
-        self.step(&check, &self.0.lent, |state, lender| lender.decide(policy, state, now, cost, &question))
+        is_over(&self.0.is_silent).await;
+        let answer =
+            self.step(&check, &self.0.lent, |state, lender| lender.decide(policy, state, now, cost, &question));
+        is_over(&self.0.keeps_answers).await;
+        answer
     }
 
     async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// Waits until this is over, and is polled again.
+async fn is_over(state: &AtomicBool) {
+    poll_fn(|_| if state.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
 }

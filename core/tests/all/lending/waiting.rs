@@ -17,7 +17,7 @@ const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 /// A limiter that has spent its last loan, of ten units.
 struct Spent {
     store: Store,
-    limiter: LendingLimiter<AtomicLimiter<Store>>,
+    limiter: LendingLimiter<'static, AtomicLimiter<Store>>,
     policy: Policy,
     key: Key,
 }
@@ -65,10 +65,10 @@ fn those_that_the_next_loan_is_enough_for_wait_for_it() {
     // Eleven are more than the last loan had.
     assert_eq!(origin(poll(pin!(spent.check(2)))), Some(Origin::Store));
     assert_eq!(spent.store.calls(), (1, 0));
+    // Whoever waits goes on with the call.
     spent.store.is_silent(false);
-    assert_eq!(origin(poll(waits.as_mut())), None);
-    assert_eq!(origin(poll(asks.as_mut())), Some(Origin::Store));
     assert_eq!(origin(poll(waits.as_mut())), Some(Origin::Lease));
+    assert_eq!(origin(poll(asks.as_mut())), Some(Origin::Store));
     // Little is left, so it has asked for more.
     assert_eq!(spent.store.calls(), (0, 2));
     let others = AtomicLimiter::new(spent.store.clone());
@@ -110,29 +110,82 @@ fn those_that_get_nothing_do_not_wait_again() {
 }
 
 #[test]
-fn a_question_that_fails_fails_for_all_and_one_that_is_dropped_for_none() {
+fn a_question_that_fails_fails_for_none_of_those_that_wait() {
     let spent = Spent::new();
-    {
-        let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(1)));
-        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
-        spent.store.is_down(true);
-        spent.store.is_silent(false);
-        for check in [asks, waits] {
-            let Poll::Ready(Err(error)) = poll(check) else { panic!() };
-            assert_eq!(error.kind(), ErrorKind::Unavailable);
-        }
-        assert_eq!(spent.store.calls(), (0, 1));
+    let (mut asks, mut first, mut second) = (pin!(spent.check(1)), pin!(spent.check(1)), pin!(spent.check(1)));
+    for check in [&mut asks, &mut first, &mut second] {
+        assert!(poll(check.as_mut()).is_pending());
     }
-    spent.store.is_down(false);
-    spent.store.is_silent(true);
-    let mut waits = pin!(spent.check(1));
-    {
-        let mut asks = pin!(spent.check(1));
-        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
-    }
+    spent.store.is_down(true);
     spent.store.is_silent(false);
-    assert_eq!(origin(poll(waits.as_mut())), Some(Origin::Store));
+    let failure = |polled| match polled {
+        Poll::Ready(Err(error)) => Some(Error::kind(&error)),
+        _ => None,
+    };
+    assert_eq!(failure(poll(asks)), Some(ErrorKind::Unavailable));
     assert_eq!(spent.store.calls(), (0, 1));
+    // The store fails for one of them itself, and then answers the other.
+    assert_eq!(failure(poll(first)), Some(ErrorKind::Unavailable));
+    assert_eq!(spent.store.calls(), (0, 1));
+    spent.store.is_down(false);
+    assert_eq!(origin(poll(second)), Some(Origin::Store));
+    assert_eq!(spent.store.calls(), (0, 1));
+}
+
+#[test]
+fn a_dropped_check_loses_neither_the_loan_nor_its_answer() {
+    for who_finishes in ["the next check", "one that waits", "what is done after a response"] {
+        let spent = Spent::new();
+        spent.store.is_silent(false);
+        spent.store.keeps_answers(true);
+        let mut waits = pin!(spent.check(1));
+        {
+            let mut asks = pin!(spent.check(1));
+            assert!(poll(asks.as_mut()).is_pending(), "{who_finishes}");
+            if who_finishes == "one that waits" {
+                assert!(poll(waits.as_mut()).is_pending());
+            }
+        }
+        spent.store.keeps_answers(false);
+        match who_finishes {
+            "one that waits" => assert_eq!(origin(poll(waits)), Some(Origin::Lease)),
+            "what is done after a response" => {
+                // It may be dropped, too.
+                spent.store.keeps_answers(true);
+                assert!(poll(pin!(spent.limiter.after(NOW))).is_pending());
+                spent.store.keeps_answers(false);
+                pollster::block_on(spent.limiter.after(NOW));
+            }
+            _ => {}
+        }
+        assert_eq!(spent.store.calls(), (0, 1), "{who_finishes}");
+        for _ in 0..4 {
+            assert_eq!(origin(poll(pin!(spent.check(1)))), Some(Origin::Lease), "{who_finishes}");
+        }
+        assert_eq!(spent.store.calls().0, 0, "{who_finishes}");
+    }
+}
+
+#[test]
+fn checks_that_are_dropped_one_after_another_waste_no_loans() {
+    let spent = Spent::new();
+    spent.store.is_silent(false);
+    spent.store.keeps_answers(true);
+    let left = |cost| {
+        let others = AtomicLimiter::new(spent.store.clone());
+        let check = Check::new(&spent.policy, &spent.key, NOW).cost(cost);
+        pollster::block_on(others.check(check)).unwrap().quotas()[0].remaining().unwrap()
+    };
+    let before = left(0);
+    for nth in 0..20 {
+        // The answer to each is there when the next one comes.
+        spent.store.keeps_answers(true);
+        let _ = poll(pin!(spent.check(1)));
+        spent.store.keeps_answers(nth % 2 == 0);
+    }
+    // Twenty requests, and at most the slice that the process holds.
+    let gone = before - left(0);
+    assert!(gone <= 20 + 10, "{gone}");
 }
 
 #[test]
@@ -182,20 +235,23 @@ fn the_task_that_has_polled_last_is_woken() {
     }
     spent.store.is_silent(false);
     assert!(poll(asks).is_ready());
-    assert_eq!(tasks.map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);
+    assert_eq!(tasks[1].0.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn after_three_waits_a_check_asks_plainly() {
+fn a_check_waits_once_and_then_asks_itself() {
     let spent = Spent::new();
-    let mut waits = pin!(spent.check(1));
-    for _ in 0..3 {
-        // Its question is dropped before it is answered.
-        let mut asks = pin!(spent.check(1));
-        assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
-    }
-    let mut asks = pin!(spent.check(1));
-    assert!(poll(asks.as_mut()).is_pending());
+    let (mut asks, mut waits) = (pin!(spent.check(1)), pin!(spent.check(1)));
+    assert!(poll(asks.as_mut()).is_pending() && poll(waits.as_mut()).is_pending());
+    spent.store.is_down(true);
+    spent.store.is_silent(false);
+    assert!(matches!(poll(asks), Poll::Ready(Err(_))));
+    spent.store.is_down(false);
+    spent.store.is_silent(true);
+    // Another one asks before it runs.
+    let mut other = pin!(spent.check(1));
+    assert!(poll(other.as_mut()).is_pending());
+    spent.store.calls();
     assert_eq!(origin(poll(waits)), Some(Origin::Store));
     assert_eq!(spent.store.calls(), (1, 0));
 }

@@ -16,7 +16,7 @@ fn store(server: &Server) -> Redis {
     Redis::new(config).unwrap()
 }
 
-fn borrowing<S: Atomic>(store: S) -> LendingLimiter<AtomicLimiter<S>> {
+fn borrowing<'s, S: Atomic + 's>(store: S) -> LendingLimiter<'s, AtomicLimiter<S>> {
     LendingLimiter::new(AtomicLimiter::new(store), Terms::new(20, Millis::from_secs(10))).unwrap()
 }
 
@@ -103,7 +103,7 @@ async fn a_reset_keeps_lent_units_charged() {
     for policy in lendable(100) {
         let fleet = [borrowing(store(&server)), borrowing(store(&server))];
         let key = key();
-        let ask = async |limiter: &LendingLimiter<_>, times: u64| {
+        let ask = async |limiter: &LendingLimiter<'_, _>, times: u64| {
             let mut admitted = 0;
             for _ in 0..times {
                 let decision = limiter.check(Check::new(&policy, &key, at(0))).await.unwrap();
