@@ -6,6 +6,7 @@ import { Gate, TidegateError } from "@tidegate/edge/gate";
 import { Tidegate as Memory } from "@tidegate/edge/memory";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
+import * as jose from "jose";
 import { redisServer } from "./servers.mjs";
 
 const server = await redisServer();
@@ -67,6 +68,42 @@ describe("a limit with a lease", () => {
     thrown((limit) => new Memory(limit));
     thrown(({ leases, ...limit }) => onRedis(limit));
     thrown(onRedis, { rules: [{ limits: ["api"], store: "memory" }] });
+  });
+
+  test("spends its loans before a fallback answers", async () => {
+    let isDown = false;
+    const dying = { call: (...words) => (isDown ? Promise.reject(new Error("connect ECONNREFUSED")) : client.call(...words)) };
+    const store = (limit) => new OnRedis({ client: dying, clock: "caller", minTtlMs: 3_600_000, deadlineMs: 20_000, ...limit });
+    const gate = gateOn(store, { stores: { redis: { fallback: { store: "memory", percent: 10 } } } });
+    const now = 1_800_000_000_000;
+    await ask(gate, "/", 90, { now });
+    isDown = true;
+    // The breaker asks the store no more.
+    assert.deepEqual((await ask(gate, "/plain", 5, { now })).origins, { fallback: 5 });
+    const { origins } = await ask(gate, "/", 30, { now });
+    assert.ok(origins.lease > 0 && origins.fallback > 0, JSON.stringify(origins));
+  });
+
+  test("is decided at the time when the keys are known", async () => {
+    const { now: clock } = Date;
+    let now = 1_800_000_000_000;
+    try {
+      Date.now = () => now;
+      const secret = new TextEncoder().encode("a secret of more than thirty-two bytes");
+      const jwk = { kty: "oct", kid: "hs", k: jose.base64url.encode(secret) };
+      const keys = async () => ((now += 60_000), jwk);
+      const stores = { redis: (limit) => onRedis({ clock: "caller", minTtlMs: 3_600_000, ...limit }) };
+      const gate = Gate.fromRules({ ...rules, tokens: { algorithms: ["HS256"] } }, { platform: "cloudflare", stores, keys, onError: () => undefined });
+      const payload = JSON.stringify({ sub: "alice", exp: now / 1_000 + 3_600 });
+      const token = await new jose.CompactSign(new TextEncoder().encode(payload)).setProtectedHeader({ alg: "HS256", kid: "hs" }).sign(secret);
+      for (let nth = 0; nth < 12; nth++) {
+        const before = now;
+        const verdict = await gate.check(new Request("https://example.com/", { headers: { authorization: `Bearer ${token}` } }));
+        assert.deepEqual([verdict.outcome, verdict.decidedAtMs > before, verdict.decidedAtMs], ["allowed", true, now]);
+      }
+    } finally {
+      Date.now = clock;
+    }
   });
 
   test("keeps its replacement from borrowing", async () => {

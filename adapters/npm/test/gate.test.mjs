@@ -501,6 +501,24 @@ describe("events", () => {
   });
 });
 
+test("a refund of a part returns that part by each rule, whatever the rule charges", async () => {
+  const [first, second] = [limits(window(20)), limits(window(20))];
+  const [[one], [other]] = [Object.keys(first), Object.keys(second)];
+  // Different stores cannot decide together.
+  const rules = { limits: { ...first, ...second }, rules: [{ limits: [one], cost: 2 }, { path: "/login", limits: [other], cost: 6, store: "other" }] };
+  const gate = gateOf(rules, { stores: { default: (limit) => new Memory(limit), other: (limit) => new Memory(limit) } });
+  const used = async () => {
+    const leftBy = async (path) => left(gate, request(path), { cost: 0 });
+    return [20 - (await leftBy("/")), 20 - (await leftBy("/login"))];
+  };
+  // Servers read this path in two ways.
+  const verdict = await check(gate, request("//login"), { token: "once" });
+  const charged = await used();
+  assert.deepEqual(charged, [2, 6]);
+  await gate.refund(verdict, { cost: 1, now: NOW });
+  assert.deepEqual(await used(), charged.map((units) => units - 1));
+});
+
 describe("tokens", async () => {
   const keys = JSON.parse(readFileSync(path.join(import.meta.dirname, "../../../core/jwt/tests/keys.json"), "utf8"));
   const secret = new TextEncoder().encode("a secret of more than thirty-two bytes");

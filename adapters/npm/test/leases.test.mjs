@@ -195,3 +195,37 @@ test("what is lent is spent while the server is down, and then the fail mode dec
   sent.isDown = false;
   assert.equal((await tidegate.limit("user:1")).allowed, true);
 });
+
+test("a request counts at the time when its key is known, and late ones do not move the borrower's clock", async () => {
+  const { now: clock } = Date;
+  let now = 1_800_000_000_000;
+  try {
+    Date.now = () => now;
+    let isKnown = Promise.resolve();
+    let calls = 0;
+    const watched = { call: (...words) => ((calls += 1), client.call(...words)) };
+    const identify = async () => (await isKnown, { subject: "alice" });
+    const policy = policyOf({ fixedWindow: { limit: 40, windowMs: 60_000 } }, "late");
+    const tidegate = new OnRedis({ ...common, client: watched, clock: "caller", minTtlMs: 3_600_000, identify, policy });
+    const check = () => tidegate.check(new Request("https://example.com/"), { peer: "192.0.2.1" });
+    for (let nth = 0; nth < 12; nth++) assert.equal((await check()).allowed, true);
+    // These come in one window, and their key is known in the next.
+    let tell;
+    isKnown = new Promise((resolve) => (tell = resolve));
+    const late = Array.from({ length: 8 }, check);
+    now += 60_000;
+    tell();
+    for (const { allowed, decidedAtMs } of await Promise.all(late)) assert.deepEqual([allowed, decidedAtMs], [true, now]);
+    // Others of the same time still have the lease that these were granted.
+    const before = calls;
+    let admitted = 8;
+    for (let nth = 0; nth < 60; nth++) admitted += Number((await check()).allowed);
+    assert.equal(admitted, 40);
+    assert.ok(calls - before <= 34, `${calls - before} calls`);
+    // A time that the caller gives remains.
+    const given = await tidegate.check(new Request("https://example.com/"), { peer: "192.0.2.1", now: now + 120_000 });
+    assert.equal(given.decidedAtMs, now + 120_000);
+  } finally {
+    Date.now = clock;
+  }
+});

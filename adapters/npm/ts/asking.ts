@@ -6,12 +6,9 @@ import { Borrowers } from "./core/lending/borrowers.js";
 import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
-import { ask, CHECK, type Question, SETTLE } from "./question.js";
+import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
 import { Waiters } from "./waiters.js";
 import { KEY_LEN_MAX, Words } from "./words.js";
-
-/** What was granted may not be enough for all that have waited for it. After so many times, a check asks plainly. */
-const WAITS_MAX = 3;
 
 /** What a store is asked: its words, and a borrower's question among them, with its number. */
 export interface Asked<T> {
@@ -50,6 +47,8 @@ export abstract class Asking<T> implements Store {
   protected abstract words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): T;
   /** Sends it. */
   protected abstract call(question: Question, asked: Asked<T>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
+  /** What to wait for before anything is sent: the first connection. */
+  protected opening?(): Promise<void> | undefined;
   /** Reads an answer: see `Store`. */
   protected abstract read(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
   /** Reads what was thrown: see `Store`. */
@@ -72,15 +71,27 @@ export abstract class Asking<T> implements Store {
   }
 
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
+    const opening = this.opening?.();
+    if (opening) return this.#waits(question, opening, false);
     const known = this.#words.get(question);
     if (known) return this.call(question, known, signal, inFlight);
-    const asked = this.#ask(question);
+    const asked = this.#ask(question, this.#mayWait);
     if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
-    if (asked instanceof Promise) {
-      [question.note, question.noted] = [performance.now(), 1];
-      return asked;
-    }
-    return asked && this.#guarded(question, () => this.call(question, asked, signal, inFlight));
+    if (asked instanceof Promise) return this.#waits(question, asked, true);
+    if (!asked) return undefined;
+    return this.#guarded(question, () => this.#kept(asked, this.call(question, asked, signal, inFlight)));
+  }
+
+  /** Keeps a borrower's question alive, even if its request is aborted: the loan would be lost with the answer. */
+  #kept(asked: Asked<T>, sent: Promise<unknown> | undefined): Promise<unknown> | undefined {
+    if (asked.loan && sent) this.#keepAlive(sent.catch(() => undefined));
+    return sent;
+  }
+
+  /** Has a question wait, for an answer to another one or not. */
+  #waits(question: Question, until: Promise<unknown>, isDecided: boolean): Promise<unknown> {
+    [question.note, question.noted, question.waits] = [performance.now(), isDecided, true];
+    return until;
   }
 
   answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
@@ -105,10 +116,10 @@ export abstract class Asking<T> implements Store {
   }
 
   /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
-  #ask(question: Question, waited?: number, mayWait = this.#mayWait): Asked<T> | Promise<unknown> | undefined {
+  #ask(question: Question, mayWait: boolean, waited?: number): Asked<T> | Promise<unknown> | undefined {
     this.core.verify(question);
     const borrowers = this.#borrowers;
-    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, waited, mayWait);
+    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, mayWait, waited);
     const asked = { what: this.words(question, undefined, false), loan: undefined };
     this.#words.set(question, asked);
     return asked;
@@ -118,7 +129,7 @@ export abstract class Asking<T> implements Store {
     return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(this.core.policy, cost, token);
   }
 
-  #borrow(borrowers: Borrowers<string>, question: Question, waited: number | undefined, mayWait: boolean): Asked<T> | Promise<unknown> | undefined {
+  #borrow(borrowers: Borrowers<string>, question: Question, mayWait: boolean, waited: number | undefined): Asked<T> | Promise<unknown> | undefined {
     const { now, cost, key } = question;
     const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key, waited);
     if (verdict.kind === "admit" || verdict.kind === "deny") {
@@ -133,14 +144,11 @@ export abstract class Asking<T> implements Store {
     return { what: this.words(question, loan?.question, false), loan };
   }
 
-  /** Decides after the wait for another one's answer. */
+  /** Decides after the wait. What was granted may not be enough for all that have waited for it, and none waits twice. */
   #goOn(question: Question, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    const waits = question.noted as number;
-    const asked = this.#ask(question, Math.ceil(performance.now() - question.note), waits < WAITS_MAX);
-    if (asked instanceof Promise) {
-      question.noted = waits + 1;
-      return asked;
-    }
+    const waited = question.noted === true ? Math.ceil(performance.now() - question.note) : undefined;
+    if (waited === undefined) timed(question);
+    const asked = this.#ask(question, false, waited) as Asked<T> | undefined;
     return asked && this.#guarded(question, () => this.call(question, asked, signal, 1));
   }
 

@@ -1,6 +1,6 @@
 import type { Core } from "./core.js";
 import { DenyCache } from "./deny_cache.js";
-import type { Question } from "./question.js";
+import { type Question, timed } from "./question.js";
 import type { Queue } from "./queue.js";
 
 /**
@@ -21,7 +21,7 @@ const OUTSIDE_MAX = 65_536;
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
 
-/** What the promise of a call resolves to that has waited for another one's answer. The store has not answered this one. */
+/** What a call is told that has waited for another one's answer, or for the first connection. The store has not answered this one. */
 export const WAITED = Symbol();
 
 /** A store that is asked over the host. It throws errors as a kind and a message. */
@@ -30,9 +30,12 @@ export interface Store {
   readonly name: string;
   /** Decides a question that needs no call, and leaves its numbers. If it returns false, nothing has happened. */
   answer?(question: Question): boolean;
-  /** Sends a question, the last of so many in flight. Undefined if it is decided without the store, and its numbers are left. */
+  /**
+   * Sends a question, the last of so many in flight. Undefined if it is decided without the store, and its numbers are left. If the
+   * question `waits`, what is returned is not of its own call: it resolves when another one has ended, or when there is a connection.
+   */
   send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
-  /** Reads what the promise has resolved to. Undefined if the numbers of the decision are left; otherwise the store is asked again. */
+  /** Reads what the promise has resolved to, or `WAITED`. Undefined if the numbers of the decision are left; otherwise the store is asked again. */
   answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
   /** Reads what the promise was rejected with. */
   threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
@@ -72,7 +75,7 @@ export const REQUESTS_ARE_APART = typeof EdgeRuntime === "string" || globalThis.
 
 /** A call from its begin to its end. */
 class Call {
-  readonly began = performance.now();
+  began = performance.now();
   cancel: AbortController | undefined = undefined;
   wasSent = false;
   wasAnswered = false;
@@ -91,8 +94,8 @@ class Call {
 
   constructor(
     /** The number of calls begun before, and of answers had before. */
-    readonly nth: number,
-    readonly answersBefore: number,
+    public nth: number,
+    public answersBefore: number,
     readonly question: Question,
     readonly done: () => void,
     readonly failed: (thrown: unknown) => void,
@@ -168,7 +171,8 @@ export class Calls implements Runner {
 
   /**
    * Asks a question. When the answer is there, `done` is called and may read its numbers. The deadline covers the wait for room
-   * and for the key's turn, too.
+   * and for the key's turn, too. A call that waits for another one's answer, or for
+   * the first connection, does so for one deadline at most. Then its own begins.
    *
    * A late call ends as `timeout` only if the store is to blame. It ends as `contended` if the store has answered this call
    * before, or has answered others while this one waited for its turn or was one of a crowd.
@@ -214,6 +218,8 @@ export class Calls implements Runner {
   }
 
   #start(call: Call): void {
+    // Others may have been asked since.
+    if (call.hasWaited) timed(call.question);
     if (this.#silent > 0) call.cancel = new AbortController();
     this.#step(call, () => this.#store.send(call.question, call.cancel?.signal, this.#inFlight.size));
   }
@@ -227,19 +233,33 @@ export class Calls implements Runner {
       return this.#fail(call, thrown);
     }
     if (!sent) return this.#succeed(call);
-    call.wasSent = true;
     this.#watch(call);
+    if (call.question.waits) return void sent.then(() => this.#goOn(call));
+    call.wasSent = true;
     sent.then(
       (answer) => {
-        if (answer !== WAITED) this.#answers += 1;
-        this.#resume(call, answer !== WAITED, () => this.#store.answered(call.question, answer, call.cancel?.signal));
+        this.#answers += 1;
+        this.#resume(call, () => this.#store.answered(call.question, answer, call.cancel?.signal));
       },
-      (thrown) => this.#resume(call, true, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
+      (thrown) => this.#resume(call, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
     );
   }
 
-  #resume(call: Call, isAnswered: boolean, step: () => Promise<unknown> | undefined): void {
-    call.wasAnswered ||= isAnswered;
+  /** Begins the own call of one that has waited for another one's answer. It begins last, so calls stay in the order of their deadlines. */
+  #goOn(call: Call): void {
+    if (!call.question.waits) return;
+    call.question.waits = false;
+    call.line?.remove(call);
+    call.timer?.stop();
+    [call.began, call.nth, call.answersBefore] = [performance.now(), ++this.#begun, this.#answers];
+    [call.hasWaited, call.steps, call.timer] = [false, -1, undefined];
+    this.#inFlight.add(call);
+    if (this.#inFlight.size > CROWD) this.#crowded = call.nth;
+    this.#step(call, () => this.#store.answered(call.question, WAITED, call.cancel?.signal));
+  }
+
+  #resume(call: Call, step: () => Promise<unknown> | undefined): void {
+    call.wasAnswered = true;
     if (call.isOver) this.#silent -= 1;
     else this.#step(call, step);
   }
@@ -269,6 +289,8 @@ export class Calls implements Runner {
   }
 
   #late(call: Call): void {
+    // The other one has not ended in time, which says nothing of this one.
+    if (call.question.waits) return this.#goOn(call);
     const othersCame = this.#apart || call.hasWaited || this.#crowded >= call.nth;
     const isContended = call.wasAnswered || (othersCame && this.#answers > call.answersBefore);
     const charged = call.wasSent ? "the request may have been charged" : "nothing was charged";
@@ -369,8 +391,8 @@ export function said(thrown: unknown): string {
 
 /**
  * The kind of a failure without an answer. A client can use up the files of a process with enough connections, so that it cannot
- * connect to the store.
+ * connect to the store. A flood that starts more and more processes can use up the connections of the store.
  */
 export function kindOfLoss(said: string): "contended" | "unavailable" {
-  return /EMFILE|ENFILE|too many open files/i.test(said) ? "contended" : "unavailable";
+  return /EMFILE|ENFILE|too many open files|max number of clients/i.test(said) ? "contended" : "unavailable";
 }

@@ -5,7 +5,7 @@ import { Fields } from "./fields.js";
 /**
  * An isolate or a process leases units of a key, and decides on requests without a call as long as a lease or a denial holds. No more
  * than the limit is ever admitted. Leases are as large and as long as the key's requests and what is left of its limit allow, within these
- * bounds. Requests that find a lease spent wait for the next one that is under way, except where requests are served apart, as on Cloudflare.
+ * bounds. Requests that find a lease spent wait once for the next one that is under way, except where requests are served apart, as on Cloudflare.
  * Up to two slices for each isolate may stay unused within a lifetime, and a denial may miss a reset elsewhere for as long.
  *
  * Policies of one key by fixed windows, sliding windows and token buckets are leased. Checks of others, and those with a token or an

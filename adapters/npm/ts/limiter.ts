@@ -9,7 +9,7 @@ import { type Chosen, chosen, isPromised, quietly, text } from "./given.js";
 import { FailureLog, Health, isBack, TELL } from "./log.js";
 import { FROM_STORE, ORIGIN } from "./numbers.js";
 import type { ErrorEvent, Identity, Operation, Options } from "./options.js";
-import { ask, BLOCK, CHECK, clamped, PEEK, type Question, REFUND, RESET, SETTLE } from "./question.js";
+import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE, timed } from "./question.js";
 import { type Charge, type Keys, Verdict } from "./verdict.js";
 
 /** How long an estimate can be settled unless the check says otherwise: ten minutes. */
@@ -38,7 +38,10 @@ export interface CheckOptions {
   estimate?: number | undefined;
   /** How long an `estimate` can be settled, in milliseconds. Default: 600,000, ten minutes. */
   settleWithinMs?: number | undefined;
-  /** The time of the request, in milliseconds since the epoch, if the caller's clock decides. Default: `Date.now()`. */
+  /**
+   * The time of the request, in milliseconds since the epoch, if the caller's clock decides. Default: `Date.now()` when the key is known,
+   * so after `identify`.
+   */
   now?: number | undefined;
   /**
    * Charges all checks with this token once, for `ttlMs` milliseconds. The others are `replayed`; with another cost, the
@@ -65,6 +68,9 @@ interface Ready extends Common {
   failsOpen: boolean;
   rejectsUnidentified: boolean;
 }
+
+/** The name of a limiter's method for gates. */
+export const KNOWN = Symbol.for("@tidegate/edge/known");
 
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
 export abstract class Limiter {
@@ -257,6 +263,7 @@ export abstract class Limiter {
     try {
       asked = this.#named(key, options, this.#plain);
       this.#address(asked);
+      timed(asked);
       this.#runner.answer(asked);
       return this.#verdict(undefined, asked);
     } catch (thrown) {
@@ -273,13 +280,25 @@ export abstract class Limiter {
     this.#log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
   }
 
+  /** @internal Decides like `limit` if that needs no call, because of a loan or a denial. Otherwise nothing has happened. */
+  [KNOWN](key: string | Keys, options: LimitOptions): Verdict | undefined {
+    try {
+      const asked = this.#named(key, options);
+      this.#address(asked);
+      timed(asked);
+      return this.#runner.answer(asked) ? this.#verdict(undefined, asked) : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
   /** The question about a key. `plain` may be it, if there are no options. */
   #named(key: string | Keys, options: LimitOptions | undefined, plain?: Question): Question {
     // An empty text would be one count for all whose name is missing.
     if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
     const isPlain = options === undefined && !this.holdsSlots;
     const asked = isPlain ? (plain ?? ask(CHECK, 0)) : read(options ?? {}, CHECK, this.holdsSlots).asked;
-    if (isPlain) asked.now = clamped(Date.now());
+    if (isPlain) asked.isTimed = false;
     asked.counted = typeof key === "object" ? own(key) : key;
     return asked;
   }
@@ -309,6 +328,7 @@ export abstract class Limiter {
   #decide(request: Request | undefined, asked: Question): Promise<Verdict> {
     try {
       this.#address(asked);
+      timed(asked);
       if (this.#runner.answer(asked)) return Promise.resolve(this.#verdict(request, asked));
     } catch (thrown) {
       return Promise.resolve(this.#undecided(asked.kind, request, asked, thrown));
@@ -494,7 +514,8 @@ function read(options: unknown, kind: typeof CHECK | typeof PEEK, holdsSlots: bo
     if (estimate !== undefined && (cost !== undefined || idempotency !== undefined)) {
       throw invalid("estimate", "it replaces cost and idempotency; write check(request, { estimate })");
     }
-    const asked = ask(kind, now === undefined ? Date.now() : whole("now", now));
+    const asked = ask(kind, now === undefined ? 0 : whole("now", now));
+    asked.isTimed = now !== undefined;
     if (cost !== undefined) asked.cost = whole("cost", cost);
     if (estimate !== undefined) {
       [asked.cost, asked.extra] = [some("estimate", estimate), some("settleWithinMs", settleWithinMs)];

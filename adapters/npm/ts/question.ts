@@ -15,6 +15,8 @@ export interface Question {
   /** For a settlement the actual cost, or a negative number for what was charged. */
   cost: number;
   now: number;
+  /** Whether the caller has given that time. Otherwise it is read when the keys are known, right before the question is asked. */
+  isTimed: boolean;
   token: string | undefined;
   /** How long a check's token is remembered, when a refund's cost was charged, or how long to block. */
   extra: number;
@@ -23,6 +25,8 @@ export interface Question {
   noted: unknown;
   /** How the store has sent it. */
   way: string;
+  /** Whether it waits for the answer to another question, or for the first connection. */
+  waits: boolean;
   /** How many denials the deny cache had forgotten when this was asked. */
   forgotten: number;
 }
@@ -34,7 +38,12 @@ export function clamped(now: number): number {
   return Math.min(now, MAX_INSTANT);
 }
 
+/** Reads the time of a question, unless the caller has given it. */
+export function timed(question: Question): void {
+  if (!question.isTimed) question.now = clamped(Date.now());
+}
+
 /** A question of cost 1 without a token. */
 export function ask(kind: Question["kind"], now: number): Question {
-  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: clamped(now), token: undefined, extra: 0, note: 0, noted: undefined, way: "", forgotten: 0 };
+  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: clamped(now), isTimed: true, token: undefined, extra: 0, note: 0, noted: undefined, way: "", waits: false, forgotten: 0 };
 }

@@ -1,11 +1,9 @@
-import { WAITED } from "./calls.js";
-
 /** Requests that wait for the answer to another one's question, by its number. */
 export class Waiters {
   readonly #questions = new Map<number, Waiting>();
 
   /** Waits until a question has ended, if what its answer probably grants is enough for all that wait. */
-  join(nth: number, cost: number, expects: number): Promise<typeof WAITED> | undefined {
+  join(nth: number, cost: number, expects: number): Promise<void> | undefined {
     const waiting = this.#questions.get(nth) ?? new Waiting();
     if (waiting.costs + cost > expects) return undefined;
     waiting.costs += cost;
@@ -15,7 +13,7 @@ export class Waiters {
 
   /** A question has ended. */
   end(nth: number): void {
-    this.#questions.get(nth)?.end(WAITED);
+    this.#questions.get(nth)?.end();
     this.#questions.delete(nth);
   }
 }
@@ -23,6 +21,6 @@ export class Waiters {
 class Waiting {
   /** What all that wait cost. */
   costs = 0;
-  end!: (how: typeof WAITED) => void;
-  readonly ended = new Promise<typeof WAITED>((resolve) => (this.end = resolve));
+  end!: () => void;
+  readonly ended = new Promise<void>((resolve) => (this.end = resolve));
 }

@@ -16,6 +16,8 @@ export interface Check {
   readonly keys: Keys;
   readonly cost: number;
   readonly now: number;
+  /** Whether the application has given that time. */
+  readonly isTimed: boolean;
   /** The token under which it is charged, and for how long a store remembers it. */
   readonly token: string | undefined;
   readonly ttlMs: number;
@@ -36,5 +38,7 @@ export interface Settlement {
 export interface Asked {
   readonly capabilities: Capabilities;
   check(check: Check): Promise<Decision>;
+  /** Decides if that needs no call, because of a loan or a denial. Otherwise nothing has happened. */
+  known?(check: Check): Decision | undefined;
   settle(settlement: Settlement): Promise<Decision>;
 }

@@ -30,6 +30,9 @@ export interface Pending {
   readonly isEstimate: boolean;
 }
 
+/** What a request did cost, the same by each rule: a cost, undefined for what each has charged, or what each returns of it. */
+export type Actual = readonly [cost: number | undefined] | { readonly returned: number };
+
 const UNLIMITED: Told = { outcome: "unlimited", sent: () => ({ status: 0, headers: {}, body: "" }) };
 
 /** Decides on requests by the rules of one file. */
@@ -65,7 +68,8 @@ export class Decider {
   /** Finds what applies to a request, and asks no store yet. */
   prepare(facts: Facts, applied: readonly Rule[], sender: Sender): Told | Pending {
     const { rules } = this;
-    const { cost, isEstimate, now } = facts.given;
+    const [{ cost, isEstimate }, { now }] = [facts.given, facts];
+    const isTimed = facts.given.now !== undefined;
     const [first] = applied;
     if (!first) return UNLIMITED;
     if (sender.isOn(rules.denied)) return this.#refused(first, now, "listed", 403, { error: "forbidden" });
@@ -85,7 +89,7 @@ export class Decider {
     const ask = ({ name, lease }: Rule, store: number, policy: RulesPolicy, usual: number): Ask => {
       // A slot is given back within its lifetime, and a store remembers its charge for at least that.
       const ttlMs = within.length > 0 ? Math.max(...within) : estimates || !policy.holdsSlots ? this.#settleWithinMs : 0;
-      return { rule: name, store, check: { policy, keys: sender.keys(policy), cost: cost ?? usual, now, token: undefined, ttlMs, lease } };
+      return { rule: name, store, check: { policy, keys: sender.keys(policy), cost: cost ?? usual, now, isTimed, token: undefined, ttlMs, lease } };
     };
     try {
       const charged = this.#together(applied, limiting, tier);
@@ -105,7 +109,9 @@ export class Decider {
     const charged = asks.map((ask) => (token === undefined ? ask : { ...ask, check: { ...ask.check, token } })) as [Ask, ...Ask[]];
     let said = await this.#ask(charged[0], isOpen);
     for (let nth = 1; nth < charged.length && passes(said); nth++) {
-      const next = await this.#ask(charged[nth]!, isOpen);
+      // The others have taken their time.
+      const { check, ...rest } = charged[nth]!;
+      const next = await this.#ask({ ...rest, check: check.isTimed ? check : { ...check, now: Date.now() } }, isOpen);
       // As of several quotas, the one with the fewest remaining is told.
       said = !passes(next) || left(next) < left(said) ? next : said;
       if (!passes(next)) await this.#return(charged.slice(0, nth));
@@ -120,16 +126,17 @@ export class Decider {
       decision,
       names: asks.length === 1 ? check.policy.quotas.map(({ name }) => name) : undefined,
       sent: () => sent(check.policy, spread(decision, responses.spreadMs), responses),
-      ...(token !== undefined && passes(said) && { hold: charged.map(({ store, check: { policy, keys } }) => ({ store, policy, keys })), token, cost: asks[0].check.cost }),
+      ...(token !== undefined && passes(said) && { hold: charged.map(({ store, check: { policy, keys, cost } }) => ({ store, policy, keys, cost })), token, cost: asks[0].check.cost }),
     };
   }
 
   /** Corrects what a request was charged to its actual cost, or gives back its slots if that is undefined. */
-  async settle(held: readonly Held[], token: string, cost: number | undefined, now: number): Promise<Told> {
+  async settle(held: readonly Held[], token: string, actual: Actual, now: number): Promise<Told> {
     let decision: Decision | undefined;
     let failure: unknown;
-    for (const { store, policy, keys } of held) {
+    for (const { store, policy, keys, cost: charged } of held) {
       try {
+        const cost = "returned" in actual ? Math.max(charged - actual.returned, 0) : actual[0];
         const settled = await this.composed[store]!.limiter.settle({ policy, keys, token, cost, now });
         decision ??= settled;
       } catch (thrown) {

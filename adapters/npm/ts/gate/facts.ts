@@ -24,7 +24,8 @@ export interface Given {
   readonly isEstimate: boolean;
   /** Whether a request without an address is a mistake of the application, and not of a client. */
   readonly needsPeer: boolean;
-  readonly now: number;
+  /** The time of the request, if the application tells it. */
+  readonly now: number | undefined;
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -50,6 +51,11 @@ export class Facts implements Matched {
     this.given = given;
     this.#headers = headers;
     this.#urlHost = host!;
+  }
+
+  /** The time of the request: now, unless the application tells it. */
+  get now(): number {
+    return this.given.now ?? Date.now();
   }
 
   get botScore(): number | undefined {

@@ -8,7 +8,7 @@ import type { Platform } from "../options.js";
 import type { Keys } from "../verdict.js";
 import { type Composed, composed } from "./around/compose.js";
 import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
-import { Decider, misconfigured, response } from "./decide.js";
+import { type Actual, Decider, misconfigured, response } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
 import { Facts, type Given } from "./facts.js";
@@ -130,7 +130,7 @@ export interface GateCheckOptions {
    * Without it, the gate makes one if the request needs it.
    */
   token?: string | undefined;
-  /** The time of the request, in milliseconds since the epoch. Default: `Date.now()`. */
+  /** The time of the request, in milliseconds since the epoch. Default: `Date.now()` when its keys are known, right before a store is asked. */
   now?: number | undefined;
 }
 
@@ -288,9 +288,9 @@ export abstract class BaseGate {
    * the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
   settle(verdict: GateVerdict, actual: { cost: number; now?: number }): Promise<GateVerdict> {
-    const cost = () => {
+    const cost = (): Actual => {
       only(Object(actual), "", PART_OPTIONS);
-      return whole("cost", actual?.cost);
+      return [whole("cost", actual?.cost)];
     };
     return this.#settle(verdict, cost, actual?.now);
   }
@@ -300,19 +300,21 @@ export abstract class BaseGate {
    * charged. Otherwise it is like `settle`. Does nothing for a request without a charge.
    */
   release(verdict: GateVerdict, options?: { now?: number }): Promise<GateVerdict> {
-    const cost = () => only(options ?? {}, "", ["now"]) as undefined;
+    const cost = (): Actual => {
+      only(options ?? {}, "", ["now"]);
+      return [undefined];
+    };
     return verdict.charge ? this.#settle(verdict, cost, options?.now) : Promise.resolve(verdict);
   }
 
   /**
-   * Refunds the part `cost` of what a request was charged, by default all of it: it is settled to the rest. The request needs a
-   * charge, as for `settle`.
+   * Refunds the part `cost` of what a request was charged, by default all of it: by each rule, it is settled to the rest of what that
+   * rule has charged. The request needs a charge, as for `settle`.
    */
   async refund(verdict: GateVerdict, part: { cost?: number; now?: number } = {}): Promise<void> {
     only(part, "", PART_OPTIONS);
-    const { cost = verdict.charge?.cost ?? 0, now } = part as { cost?: number; now?: number };
-    const rest = (verdict.charge?.cost ?? 0) - whole("cost", cost);
-    await this.settle(verdict, now === undefined ? { cost: Math.max(rest, 0) } : { cost: Math.max(rest, 0), now });
+    const { cost, now } = part as { cost?: number; now?: number };
+    await this.#settle(verdict, () => (cost === undefined ? [0] : { returned: whole("cost", cost) }), now);
   }
 
   /** Whether a limit of the rules is a concurrency limit, so that requests hold a slot until they are released. */
@@ -351,7 +353,7 @@ export abstract class BaseGate {
     const token = tokenOf(expected, facts);
     if (typeof token !== "object") return token;
     try {
-      return claimsOf(await this.#tokens!.verify(token.text, expected.algorithms), expected, facts.given.now);
+      return claimsOf(await this.#tokens!.verify(token.text, expected.algorithms), expected, facts.now);
     } catch (thrown) {
       const error = TidegateError.from(thrown);
       if (error.kind === "invalid") return error.message;
@@ -359,15 +361,15 @@ export abstract class BaseGate {
     }
   }
 
-  async #settle(verdict: GateVerdict, cost: () => number | undefined, now: number = Date.now()): Promise<GateVerdict> {
+  async #settle(verdict: GateVerdict, actual: () => Actual, now: number = Date.now()): Promise<GateVerdict> {
     try {
-      const [units, instant] = [cost(), whole("now", now)];
+      const [cost, instant] = [actual(), whole("now", now)];
       const held = GateVerdict.held(verdict);
       if (!held) {
         if (verdict.outcome !== "allowed") return verdict;
         throw invalid("verdict", "its check had no estimate and no token; write estimate in the rule, or check(request, { estimate })");
       }
-      return new GateVerdict({ ...(await this.#decider.settle(held.hold, held.token, units, instant)), rule: verdict.rule });
+      return new GateVerdict({ ...(await this.#decider.settle(held.hold, held.token, cost, instant)), rule: verdict.rule });
     } catch (thrown) {
       const error = TidegateError.from(thrown);
       this.#tell(error, undefined);
@@ -453,7 +455,7 @@ function givenBy(checked: unknown): Given {
     botScore: number("botScore"),
     cost: number("cost"),
     isEstimate: options["estimate"] !== undefined,
-    now: options["now"] === undefined ? Date.now() : whole("now", options["now"]),
+    now: number("now"),
   };
   if (given.botScore !== undefined && given.botScore > 255) throw invalid("botScore", `${given.botScore} is out of range; write 0 to 255`);
   if (token?.trim() === "") throw invalid("token", "empty; write one that is unique to the request, or leave it out");

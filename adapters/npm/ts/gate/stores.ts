@@ -2,7 +2,7 @@ import { type Capabilities, EXACT } from "../core/capabilities.js";
 import type { Decision } from "../core/decide.js";
 import { invalid, isStoreFailure, TidegateError } from "../error.js";
 import { shown } from "../fields.js";
-import type { Limiter } from "../limiter.js";
+import { KNOWN, type LimitOptions, type Limiter } from "../limiter.js";
 import { Health } from "../log.js";
 import { EACH, FROM_STORE, ORIGIN, QUOTAS } from "../numbers.js";
 import type { Platform } from "../options.js";
@@ -74,9 +74,14 @@ export class OwnStore implements Asked {
     for (const limiter of this.#limiters.values()) limiter.assertReady();
   }
 
-  async check({ policy, keys, cost, now, token, ttlMs, lease }: Check): Promise<Decision> {
-    const idempotency = token === undefined ? {} : { idempotency: { token, ttlMs } };
-    return this.#watched(decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, { cost, now, ...idempotency })));
+  async check(check: Check): Promise<Decision> {
+    const { policy, keys, lease } = check;
+    return this.#watched(decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, optionsOf(check))));
+  }
+
+  known(check: Check): Decision | undefined {
+    const { policy, keys, lease } = check;
+    return lease && this.#limiter(policy, lease)[KNOWN](keys, optionsOf(check))?.[NUMBERS];
   }
 
   async settle({ policy, keys, token, cost, now }: Settlement): Promise<Decision> {
@@ -137,6 +142,10 @@ export class OwnStore implements Asked {
     if (!limiter.capabilities.accuracy.includes(`limit - ${2 * slice} x locations`)) throw new TidegateError("unsupported", refused, "leases");
     return limiter;
   }
+}
+
+function optionsOf({ cost, now, isTimed, token, ttlMs }: Check): LimitOptions {
+  return { cost, ...(isTimed && { now }), ...(token !== undefined && { idempotency: { token, ttlMs } }) };
 }
 
 /** The same text for equal policies on the same terms. */

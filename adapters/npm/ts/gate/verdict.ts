@@ -35,6 +35,7 @@ export interface Held {
   readonly store: number;
   readonly policy: RulesPolicy;
   readonly keys: Keys;
+  readonly cost: number;
 }
 
 /** What a gate says of a request. */

@@ -57,7 +57,9 @@ export class Fallback implements Asked {
       this.#sole.forget(check);
       return this.#store.check(check);
     });
-    return answer instanceof Silence ? this.#replace(check, answer) : answer;
+    if (!(answer instanceof Silence)) return answer;
+    // What was not asked may still have loans.
+    return (answer.isSpared && this.#store.known?.(check)) || this.#replace(check, answer);
   }
 
   async settle(settlement: Settlement): Promise<Decision> {

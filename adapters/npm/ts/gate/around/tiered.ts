@@ -38,8 +38,8 @@ export class Tiered implements Asked {
     return this.#far.settle(settlement);
   }
 
-  async #denial({ policy, keys, cost, now }: Check): Promise<Decision | undefined> {
-    const near = { policy: this.#policy, keys: keysOf(this.#policy, keys), cost: this.#near.capabilities.costs ? cost : 1, now };
+  async #denial({ policy, keys, cost, now, isTimed }: Check): Promise<Decision | undefined> {
+    const near = { policy: this.#policy, keys: keysOf(this.#policy, keys), cost: this.#near.capabilities.costs ? cost : 1, now, isTimed };
     let decision: Decision;
     try {
       decision = await this.#near.check({ ...near, token: undefined, ttlMs: 0, lease: undefined });

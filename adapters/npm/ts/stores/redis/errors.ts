@@ -30,8 +30,10 @@ export function refused(answered: string, key: string): Thrown {
     const what = `what is stored under ${key} is not a state of this policy (${code} ${detail})`;
     return ["corrupt", `${what}; delete the key, or find what else writes to it`];
   }
-  const isDown = UNAVAILABLE.includes(code) || (code === "ERR" && detail.startsWith("max number of clients"));
-  return [isDown ? "unavailable" : "refused", `redis: the server answered ${code} ${detail}; nothing was charged`];
+  // A flood that starts more and more processes uses up the server's connections.
+  const isCrowded = code === "ERR" && detail.startsWith("max number of clients");
+  const kind = isCrowded ? "contended" : UNAVAILABLE.includes(code) ? "unavailable" : "refused";
+  return [kind, `redis: the server answered ${code} ${detail}; nothing was charged`];
 }
 
 /** The error of an HTTP status. `said` is the body. */

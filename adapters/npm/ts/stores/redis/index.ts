@@ -63,9 +63,9 @@ export class Tidegate extends Limiter {
     const client = fields.need("client", fields.get("client"), right);
     const sends = runner(client);
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
-    const run = afterFirstConnection(client, sends);
+    const opening = firstConnection(client);
     const losses = lossesOf(client);
-    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, run, client, losses), core, ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, sends, opening, client, losses), core, ready));
   }
 }
 
@@ -73,16 +73,23 @@ export class Tidegate extends Limiter {
 class Client extends Scripts {
   readonly name = "redis";
   readonly #run: (command: Command, inFlight: number) => Promise<unknown>;
+  readonly #opening: () => Promise<void> | undefined;
   readonly #losses: Losses;
 
-  constructor(core: Core, options: ScriptOptions, run: Run, client: unknown, losses: Losses) {
+  constructor(core: Core, options: ScriptOptions, run: Run, opening: () => Promise<void> | undefined, client: unknown, losses: Losses) {
     super(core, options);
     this.#losses = losses;
     this.#run = written(run, Object(client) as Written);
+    this.#opening = opening;
+  }
+
+  protected override opening(): Promise<void> | undefined {
+    return this.#opening();
   }
 
   protected override carry(command: Command, question: Question, _signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    return this.#run(this.alone(command, question), inFlight);
+    const run = () => this.#run(this.alone(command, question), inFlight);
+    return this.#opening()?.then(run) ?? run();
   }
 
   protected override read(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
@@ -134,25 +141,24 @@ const firsts = new WeakMap<object, Promise<void>>();
 const OPENING = ["wait", "connecting", "connect"];
 
 /**
- * Lets commands wait while the client opens its first connection, because one that keeps no commands refuses them until then. The
- * limiter's deadline covers the wait. Once there was a connection, a lost one is an error at once.
+ * What to wait for while the client opens its first connection, because one that keeps no commands refuses them until then. Once there
+ * was a connection, a lost one is an error at once.
  */
-function afterFirstConnection(client: unknown, run: Run): Run {
+function firstConnection(client: unknown): () => Promise<void> | undefined {
   const state = Object(client) as { connect?: () => Promise<unknown>; isOpen?: boolean; isReady?: boolean; once?: unknown; status?: string };
   const isOpening = OPENING.includes(state.status!) || (state.isOpen === true && state.isReady === false);
   const { once } = state;
-  if (!isOpening || typeof once !== "function") return run;
+  if (!isOpening || typeof once !== "function") return () => undefined;
   // Limiters that share a client share its listeners.
   const first = firsts.get(state) ?? new Promise<void>((resolve) => {
     for (const event of ["ready", "close", "end", "reconnecting"]) once.call(client, event, resolve);
   });
   firsts.set(state, first);
   let opened: Promise<void> | undefined = first.then(() => (opened = undefined));
-  return (command) => {
-    if (!opened) return run(command);
+  return () => {
     // With `lazyConnect`, ioredis connects when it is first used.
-    if (state.status === "wait") state.connect?.().catch(() => undefined);
-    return opened.then(() => run(command));
+    if (opened && state.status === "wait") state.connect?.().catch(() => undefined);
+    return opened;
   };
 }
 

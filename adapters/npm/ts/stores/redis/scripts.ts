@@ -95,7 +95,7 @@ export abstract class Scripts extends Asking<Call> {
   /** Reads an error that the server has answered. Nothing was charged. */
   protected refused(question: Question, text: string, signal: AbortSignal | undefined): Promise<unknown> | undefined {
     const { command, script } = callOf(question);
-    if (text.startsWith("NOSCRIPT") && question.way === "sha1") {
+    if (text.startsWith("NOSCRIPT") && question.way !== ("full" satisfies Way)) {
       this.#has[script] = false;
       return this.carry(command, question, signal, 1);
     }

@@ -83,8 +83,8 @@ export class Batches {
       args.push(String(count), String(command.length - 3 - count), ...command.slice(3 + count));
     }
     const words = [String(keys.length), ...keys, ...args];
-    let said = this.#hasScript ? await this.say(["EVALSHA", await this.#sha(), ...words]) : undefined;
-    if (!said || ("error" in said && String(said.error).startsWith("NOSCRIPT"))) said = await this.say(["EVAL", this.#script(), ...words]);
+    // Without the script, each decision gets NOSCRIPT and is sent once more.
+    const said = await this.say(this.#hasScript ? ["EVALSHA", await this.#sha(), ...words] : ["EVAL", this.#script(), ...words]);
     const result = "result" in said ? said.result : undefined;
     this.#hasScript = Array.isArray(result) && result.length === batch.length;
     // An error, or no answer of the script: each decision gets it.
