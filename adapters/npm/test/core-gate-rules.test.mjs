@@ -342,7 +342,7 @@ function overlapping(chance) {
   const rule = () => ({
     path: chance.once(8) ? undefined : `/${Array.from({ length: chance.below(4) }, () => chance.from(chance.once(4) ? ODD_SEGMENTS : SEGMENTS)).join("/")}${chance.from(["", "", "/", "/*", "/*"])}`,
     host: chance.once(3) ? chance.from([...HOSTS.slice(0, 4), "*.example.com", "*.com", "__proto__"]) : undefined,
-    methods: chance.once(2) ? some(chance, ["GET", "POST", "HEAD"]) : undefined,
+    methods: chance.once(2) ? some(chance, ["GET", "POST", "HEAD", "OPTIONS"]) : undefined,
     headers: chance.once(3) ? some(chance, ["X-Own", "accept"]) : undefined,
     bot_score_below: chance.once(4) ? chance.from([1, 30, 255]) : undefined,
     limits: chance.once(8) ? ["lent"] : some(chance, LIMITS.slice(0, 4)),
@@ -360,11 +360,11 @@ function requested(chance) {
   odd.push("k", "%e2%84%aa", "*", "%2a", "%C3%C3%a9", "%cz%c3%a9", "%c0%af", "%ed%a0%80%C3%A9", "%FF", "\u007f", "`", "|", "^", "%%c3");
   odd.push(`%${chance.below(256).toString(16).padStart(2, "0")}`);
   const path = Array.from({ length: chance.below(chance.once(20) ? 60 : 6) }, () => chance.from(["/", "/", "/", "\\", "//"]) + chance.from(chance.once(4) ? odd : pieces)).join("");
-  const has = some(chance, ["x-own", "accept"]);
+  const has = [...some(chance, ["x-own", "accept"]), ...(chance.once(2) ? ["origin", "access-control-request-method"] : some(chance, ["origin"]))];
   const hosts = Array.from({ length: chance.once(4) ? 1 + chance.below(3) : 1 }, () => chance.from(HOSTS) + chance.from(["", "", "", ".", ":80", ".:80", ":x"]));
   const host = hosts.map((name) => (chance.once(5) ? name.toUpperCase() : name)).join(chance.from([", ", ","]));
   return {
-    method: chance.from(["GET", "POST", "HEAD", "get"]),
+    method: chance.from(["GET", "POST", "HEAD", "get", "OPTIONS"]),
     host,
     hosts: new Facts({ method: "GET", url: "https://a.example.org/", headers: new Headers({ host }) }, {}).hosts,
     path: (path.replace(/^\\/, "/") || "/") + chance.from(["", "", "", "/", "?a=/b", "#c"]),

@@ -24,6 +24,9 @@ use crate::lending::Terms;
 use crate::quoted::Quoted;
 use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 
+/// The header fields that make a CORS preflight of a request for `OPTIONS`.
+const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
+
 /// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
 ///
 /// A file in TOML (with the feature `toml`) or JSON. Each `limit` is a [`Policy`], and may have other numbers for each tier of
@@ -570,7 +573,8 @@ impl Rules {
         let token = self.tokens.iter().map(|tokens| tokens.expected.header());
         // Sorting would take more code than there are fields.
         let mut found = Vec::new();
-        for name in matched.chain(self.api_key_header.as_deref()).chain(token) {
+        let preflight = if self.exempts_preflights { &PREFLIGHT_FIELDS[..] } else { &[] };
+        for name in matched.chain(self.api_key_header.as_deref()).chain(token).chain(preflight.iter().copied()) {
             if !found.contains(&name) {
                 found.push(name);
             }

@@ -191,6 +191,7 @@ fn a_preflight_is_exempt_by_an_option_and_only_from_rules_that_are_not_for_optio
         parse(&format!("{line}\n[[rules]]\nname = 'all'\n{own}")).unwrap()
     };
     let (usual, exempting) = (rules(""), rules("exempt_preflights = true"));
+    assert_eq!((usual.fields().len(), exempting.fields()), (0, vec!["origin", "access-control-request-method"]));
     let preflight = [("origin", "https://example.com"), ("access-control-request-method", "POST")];
     let name = |rules: &Rules, method: &str, path: &str, headers: &[(&str, &str)]| {
         rules.find(&Request::new(method, path, &headers, NOW)).map(|rule| rule.name().to_string())

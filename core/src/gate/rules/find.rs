@@ -1,6 +1,6 @@
 //! What the rules have for a request: those that match it, the tier of its sender, and its API key.
 
-use super::{Applied, Rule, Rules, ValidKey};
+use super::{Applied, PREFLIGHT_FIELDS, Rule, Rules, ValidKey};
 use crate::Key;
 use crate::gate::matcher::Hosts;
 use crate::gate::path::{in_lower_case, readings};
@@ -46,11 +46,8 @@ impl Rules {
 
     /// Whether only rules for `OPTIONS` apply to a request: a CORS preflight, if the file exempts those.
     fn exempts(&self, request: &Request<'_>) -> bool {
-        let has = |field| request.has_header(field);
-        self.exempts_preflights
-            && request.method() == "OPTIONS"
-            && has("origin")
-            && has("access-control-request-method")
+        let is_preflight = || PREFLIGHT_FIELDS.iter().all(|field| request.has_header(field));
+        self.exempts_preflights && request.method() == "OPTIONS" && is_preflight()
     }
 
     /// All rules that match a request in some reading of its path: those of the normal form first, most specific first.
