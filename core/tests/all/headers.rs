@@ -304,7 +304,7 @@ proptest! {
 #[test]
 fn draft_6_has_its_own_fields_beside_those_of_draft_11() {
     let quotas = [Quota::token_bucket(10, 5, Millis::from_secs(1)), Quota::fixed_window(4, Millis::from_secs(60))];
-    let policy = Policy::new("api", quotas.map(|quota| quota.unwrap())).unwrap();
+    let policy = Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy");
     let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
     let fields = |decision: &Decision| {
         let fields = ResponseFields::with_revision(&policy, decision, RateLimitFields::Draft11And6);
@@ -313,19 +313,22 @@ fn draft_6_has_its_own_fields_beside_those_of_draft_11() {
         let added = fields.iter().filter(|(name, _)| others.get(name).is_none()).count();
         assert_eq!((added, fields.iter().count() - others.iter().count()), (3, 3));
         assert!(others.iter().all(|(name, value)| fields.get(name) == Some(value)));
-        ["limit", "remaining", "reset"].map(|name| fields.get(&format!("ratelimit-{name}")).unwrap().to_owned())
+        ["limit", "remaining", "reset"]
+            .map(|name| fields.get(&format!("ratelimit-{name}")).expect("a field").to_owned())
     };
     let allowed = policy.decide(&mut state, now, 4);
     assert_eq!(fields(&allowed), ["4", "0", "60"]);
     // A client that waits as long as this is admitted, as by `retry-after`.
     let denied = policy.decide(&mut state, now + Millis::new(500), 1);
     assert_eq!(fields(&denied), ["4", "0", "60"]);
-    let bucket = Policy::new("api", [Quota::token_bucket(10, 1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let bucket =
+        Policy::new("api", [Quota::token_bucket(10, 1, Millis::from_secs(1)).expect("a quota")]).expect("a policy");
     let mut state = bucket.initial_state();
     let _ = bucket.decide(&mut state, now, 10);
     let denied = bucket.decide(&mut state, now, 1);
     let sent = ResponseFields::with_revision(&bucket, &denied, RateLimitFields::Draft11And6);
     assert_eq!((sent.get("ratelimit-reset"), sent.get("retry-after")), (Some("1"), Some("1")));
-    let rejection = Rejection::denied_with(&bucket, &denied, BodyFormat::Json, RateLimitFields::Draft11And6).unwrap();
+    let rejection = Rejection::denied_with(&bucket, &denied, BodyFormat::Json, RateLimitFields::Draft11And6);
+    let rejection = rejection.expect("a denial");
     assert_eq!(rejection.fields().get("ratelimit-limit"), Some("10"));
 }

@@ -16,10 +16,10 @@ fn admits(limiter: &MemoryLimiter, policy: &Policy, key: &str) -> bool {
 
 #[test]
 fn strangers_beyond_the_bound_get_their_first_request() {
-    const KEYS: u64 = 1_000;
+    const KEYS: usize = 1_000;
     for when in [WhenFull::default(), WhenFull::Evict] {
         let policy = policy(Quota::fixed_window(10, MINUTE));
-        let limiter = MemoryLimiter::with_shards(4).max_keys(KEYS as usize).when_full(when);
+        let limiter = MemoryLimiter::with_shards(4).max_keys(KEYS).when_full(when);
         assert!(!limiter.was_full());
         // Each address uses its limit up, so that no row has anything left.
         for address in 0..2 * KEYS {
@@ -28,7 +28,7 @@ fn strangers_beyond_the_bound_get_their_first_request() {
         }
         let fresh = (0..10_000).filter(|nth| admits(&limiter, &policy, &format!("fresh:{nth}"))).count();
         assert_eq!((fresh, limiter.was_full()), (10_000, true));
-        assert!(limiter.len() <= KEYS as usize, "{}", limiter.len());
+        assert!(limiter.len() <= KEYS, "{}", limiter.len());
     }
 }
 
