@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Gate } from "@tidegate/edge/gate";
+import { Gate, jsonLines } from "@tidegate/edge/gate";
 import { SignJWT } from "jose";
 import { Tokens } from "../modules/gate/tokens.js";
-import { Chance, startedGate } from "./reference.mjs";
+import { Chance, seeded, startedGate } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? 1);
+const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 3_000);
 /** How many requests each set of rules gets. */
 const REQUESTS = 40;
@@ -58,8 +58,9 @@ class Script {
 
 /** The gate of the core, and its stores. */
 class Reference {
-  constructor(stores, script) {
-    this.gate = new engine.RulesGate(NAMES.join("\0"), "cloudflare", 64, false, 0);
+  constructor(stores, script, { platform, ipv6Prefix, trustTrueClientIp, sampleAllowed }) {
+    this.gate = new engine.RulesGate(NAMES.join("\0"), platform, ipv6Prefix, trustTrueClientIp, 600_000);
+    this.every = sampleAllowed;
     Object.assign(this, { stores, script, policies: [] });
   }
 
@@ -69,7 +70,7 @@ class Reference {
     const { fields, policies } = JSON.parse(this.gate.load());
     this.fields = fields;
     for (const [, place, written] of policies) this.#policy(place, written);
-    this.gate.seed(new Uint8Array(24), 1);
+    this.gate.seed(new Uint8Array(24), this.every);
   }
 
   async run(begins) {
@@ -150,8 +151,26 @@ function limiterOf(store, can, script, { policy, leases }) {
 
 const SEGMENTS = ["api", "login", "a", "b", "A", "%61pi", "%2e", "..", ".", "", "x%2fy", "é", "{id}", "\\a", "a;b", "%zz", "a%20b"];
 const HOSTS = ["example.com", "api.example.com", "a.b.example.com", "other.org", "EXAMPLE.com", "example.com:8080", "[::1]"];
-const ADDRESSES = ["192.0.2.1", "192.0.2.77", "198.51.100.9", "2001:db8::1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "64:ff9b::c000:201", "2002:a00:1::", "unknown", "2a06:98c0:3600::103", " 192.0.2.1 ", "192.0.2.1:80"];
-const SECRETS = ["secret-1", "secret-2", "é", ""];
+/** Those of 192.0.2.0/28 and others, as they are, mapped, behind NAT64, by 6to4 and by Teredo, private ones, and what is no client's. */
+const ADDRESSES = [
+  ...["192.0.2.1", "192.0.2.77", "198.51.100.9", "10.0.0.1", "2001:db8::1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "64:ff9b::c000:201", "64:ff9b::192.0.2.77"],
+  ...["64:ff9b::198.51.100.9", "64:ff9b:1::192.0.2.1", "2002:c000:201::1", "2002:c633:6409:7::", "2001:0:4136:e378:8000:63bf:3fff:fdfe", "2002:a00:1::", "64:ff9b::10.0.0.1", "2001::f5ff:fffe"],
+  ...["unknown", "2a06:98c0:3600::103", " 192.0.2.1 ", "192.0.2.1:80", "::", "0.0.0.0", "192.0.2.1, 198.51.100.9", "[64:ff9b::c000:201]:443"],
+];
+/** Parts of lists. Networks of embedded addresses are compared as they are written. */
+const LISTED = [
+  ...["192.0.2.0/28", "192.0.2.64/26", "198.51.100.9", "10.0.0.0/8", "2001:db8::/32", "::/0", "64:ff9b::/96", "64:ff9b::a00:0/104", "2002:c000:200::/40", "2001::/32", "::ffff:192.0.2.0/124"],
+  ...["2a06:98c0:3600::103", "2002::/16", "sub:alice", "sub:bob", "sub:42", "sub:%C3%A9", "sub:x%20y", "sub:none"],
+];
+const PLATFORMS = {
+  cloudflare: ["cf-connecting-ip"],
+  vercel: ["x-vercel-forwarded-for", "x-real-ip"],
+  netlify: ["x-nf-client-connection-ip"],
+  spin: ["spin-client-addr", "true-client-ip"],
+  fastly: [],
+  direct: [],
+};
+const SECRETS = ["secret-1", "secret-2", "secret-3", "é", ""];
 
 function anyQuota(chance) {
   const by = chance.pick(undefined, undefined, "ip", "global", "tenant", "org", "sender");
@@ -171,7 +190,34 @@ function anyQuota(chance) {
   return { ...quota, ...(by && { by }), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
 }
 
+/** The tables of a file that say who senders are. */
+function anySenders(chance, hashes) {
+  const keys = hashes.map((hash) => `key:${hash}`);
+  const likely = () => [...chance.pick([], [chance.pick(...keys)]), ...chance.pick([], [chance.pick("sub:alice", "sub:bob")])];
+  const entries = () => [...Array.from({ length: chance.below(4) }, () => chance.pick(...LISTED)), ...likely()];
+  const tiers = { [hashes[0]]: "pro", [hashes[1]]: chance.pick("free", "none") };
+  return {
+    ...(chance.below(3) && { api_keys: { header: "X-Api-Key", tiers, ...(chance.below(3) && { without_tier: hashes.slice(2, 4) }) } }),
+    ...(chance.below(3) && { lists: { allow: entries(), deny: entries() } }),
+  };
+}
+
+/** Rules that every store can decide by, for any request. */
+function plainRules(chance, hashes) {
+  const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" }) }];
+  const tiers = { pro: { quotas: quotas(50) }, free: chance.pick({ unlimited: true }, { quotas: quotas(2) }) };
+  const rule = (path) => ({ ...path, limits: ["l0"], ...(chance.below(2) && { on_failure: "open" }), ...(chance.below(3) === 0 && { invalid_token: "refuse" }) });
+  return {
+    dimensions: ["tenant"],
+    ...anySenders(chance, hashes),
+    tokens: { algorithms: ["HS256"], tier: "plan", keys: { org: "org" } },
+    limits: { l0: { quotas: quotas(5), tiers } },
+    rules: [rule(), rule({ path: "/a/*" }), { path: "/b/*", challenge: "/challenge" }],
+  };
+}
+
 function anyRules(chance, hashes) {
+  if (chance.below(2)) return plainRules(chance, hashes);
   const quotas = () => Array.from({ length: 1 + chance.below(chance.pick(1, 1, 3)) }, () => anyQuota(chance));
   const limits = {};
   const count = 1 + chance.below(4);
@@ -181,7 +227,7 @@ function anyRules(chance, hashes) {
       ...(chance.below(5) === 0 && { charge_denied: true }),
       ...(chance.below(9) === 0 && { group_by: chance.pick("tenant", "ip", "sender") }),
       ...(chance.below(9) === 0 && { lease: chance.pick(true, false, { slice: 5 }, { lifetime_ms: 500 }) }),
-      ...(chance.below(3) === 0 && { tiers: Object.fromEntries(["pro", "free"].filter(() => chance.below(2)).map((tier) => [tier, chance.below(3) ? { quotas: quotas() } : { unlimited: true }])) }),
+      ...(chance.below(2) && { tiers: Object.fromEntries(["pro", "free"].filter(() => chance.below(2)).map((tier) => [tier, chance.below(3) ? { quotas: quotas() } : { unlimited: true }])) }),
     };
   }
   const path = () => "/" + Array.from({ length: chance.below(4) }, () => chance.pick(...SEGMENTS.slice(0, 13))).join("/") + chance.pick("", "", "/*", "/");
@@ -199,14 +245,12 @@ function anyRules(chance, hashes) {
     ...(chance.below(6) === 0 && { settle_within_ms: 1 + chance.below(5_000) }),
     ...(chance.below(4) === 0 && { invalid_token: chance.pick("refuse", "anonymous") }),
   }));
-  const entries = () => Array.from({ length: chance.below(3) }, () => chance.pick("192.0.2.0/28", "198.51.100.9", "2001:db8::/32", "::/0", "sub:alice", `key:${hashes[0]}`));
   return {
     ...(chance.below(3) === 0 && { case_insensitive: true }),
     ...(chance.below(4) && { dimensions: ["tenant"] }),
-    ...(chance.below(2) && { api_keys: { header: "X-Api-Key", tiers: { [hashes[0]]: "pro", [hashes[1]]: chance.pick("free", "none") } } }),
+    ...anySenders(chance, hashes),
     tokens: { algorithms: ["HS256"], keys: { org: chance.pick("org", "/o/0/id") }, ...(chance.below(2) && { issuer: chance.pick("me", ["me", "you"]) }), ...(chance.below(3) === 0 && { audience: ["here"] }), ...(chance.below(2) && { tier: "plan" }), ...(chance.below(4) === 0 && { header: "x-token" }) },
     ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem"), draft_6_fields: chance.below(2) === 0 } }),
-    ...(chance.below(2) && { lists: { allow: entries(), deny: entries() } }),
     limits,
     rules,
   };
@@ -214,27 +258,34 @@ function anyRules(chance, hashes) {
 
 async function anyToken(chance) {
   if (chance.below(6) === 0) return chance.pick("x", "a.b.c", "ab,c", "");
+  const good = { iss: "me", aud: chance.pick("here", undefined, undefined, undefined), sub: chance.pick("alice", "bob"), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", undefined), exp: NOW / 1_000 + 60 };
+  if (chance.below(2)) return new SignJWT(good).setProtectedHeader({ alg: "HS256" }).sign(SECRET);
   const claims = { iss: chance.pick("me", "you", "them", ["me"], 5), aud: chance.pick(undefined, "here", ["here", "there"], "there"), sub: chance.pick("alice", "bob", "", undefined, 42), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", 7, 1.5, "", undefined), o: [{ id: "o2" }], exp: chance.pick(NOW / 1_000 + 60, NOW / 1_000 - 61, NOW / 1_000 - 59.5, undefined, "soon", 1e300), nbf: chance.pick(undefined, undefined, NOW / 1_000 + 59, NOW / 1_000 + 61.001, -5) };
   return new SignJWT(claims).setProtectedHeader({ alg: "HS256" }).sign(chance.below(10) ? SECRET : new Uint8Array(32));
 }
 
-async function anyRequest(chance) {
+async function anyRequest(chance, platform) {
   const headers = new Headers();
-  if (chance.below(8)) headers.set("cf-connecting-ip", chance.pick(...ADDRESSES));
-  if (chance.below(3) === 0) headers.set("x-api-key", Buffer.from(chance.pick(...SECRETS)).toString("latin1"));
+  for (const [name, fields] of Object.entries(PLATFORMS)) {
+    // Those of other platforms are forged.
+    const isOwn = name === platform;
+    for (const field of fields) if (chance.below(8) < (isOwn ? 7 : 1)) headers.set(field, chance.pick(...ADDRESSES));
+  }
+  if (chance.below(2)) headers.set("x-api-key", Buffer.from(chance.pick(...SECRETS)).toString("latin1"));
   if (chance.below(4) === 0) headers.set("x-a", "1");
   if (chance.below(5) === 0) headers.set("host", chance.pick(...HOSTS, "\xff", "\xc3\xa9.org"));
-  if (chance.below(2)) headers.set(chance.pick("authorization", "authorization", "x-token"), `${chance.pick("Bearer ", "bearer  ", "Basic ", "")}${await anyToken(chance)}`);
+  if (chance.below(2)) headers.set(chance.pick("authorization", "authorization", "x-token"), `${chance.pick("Bearer ", "Bearer ", "Bearer ", "bearer  ", "Basic ", "")}${await anyToken(chance)}`);
   const path = Array.from({ length: chance.below(5) }, () => chance.pick(...SEGMENTS)).join("/");
   const url = `https://${chance.pick(...HOSTS)}/${path}${chance.pick("", "", "/", "?q=/../x", "#f")}`;
   return { method: chance.pick("GET", "POST", "HEAD", "PUT"), url, headers };
 }
 
-function anyGiven(chance) {
+function anyGiven(chance, platform) {
   const some = (name, ...values) => (chance.below(5) === 0 ? { [name]: chance.pick(...values) } : {});
   return {
     now: NOW + chance.below(1_000),
-    ...some("subject", "alice", "", "é"),
+    ...(chance.below(8) < (platform === "direct" || platform === "fastly" ? 7 : 1) && { peer: chance.pick(...ADDRESSES) }),
+    ...some("subject", "alice", "bob", "", "é"),
     ...some("apiKey", ...SECRETS),
     ...some("key", "account:42", "ip:1", "sub:x y"),
     ...some("tier", "pro", "free", "none", ""),
@@ -258,28 +309,33 @@ function toldOf(verdict, events) {
     ...(decidedAtMs !== undefined && { decision: [binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, ...counts] }),
     ...(error && { error: [error.kind, error.message] }),
     ...(charge && { slots: holdsSlots, cost: charge.cost }),
-    ...(events.length > 0 && { events: events.map(eventOf) }),
+    ...(events.length > 0 && { events: events.map(lineOf) }),
   };
 }
 
-/** Keys are hashed with a secret of each gate, and stores take another time. */
-function eventOf({ at_ms, atMs = at_ms, latency_us: _, latencyUs: __, key, ...rest }) {
-  return { atMs, ...rest, ...(key !== undefined && { key: /^[\da-f]{16}$/.test(key) }) };
+/** A line of JSON for an event. Keys are hashed with a secret of each gate, and stores take another time. */
+function lineOf(line) {
+  return line.replace(/"key":"[\da-f]{16}"/, '"key":"hashed"').replace(/"latency_us":\d+/, '"latency_us":0');
 }
+
+/** How an explanation says that somebody is known or listed, for the count of what the requests have. */
+const SAYINGS = ["of a valid token, tier", "of a valid API key, tier", "verified by the application, tier", "deny has key:", "deny has sub:", "deny has 192.0.2.", "allow has key:", "allow has sub:", "token    invalid"];
 
 describe("the gate", () => {
   test("decides, asks, explains and tells as the core does", async () => {
     const chance = new Random(SEED);
     const { createHash } = await import("node:crypto");
-    const hashes = SECRETS.slice(0, 2).map((secret) => createHash("sha256").update(secret).digest("hex").slice(0, 32));
+    const hashes = SECRETS.slice(0, 4).map((secret) => createHash("sha256").update(secret).digest("hex").slice(0, 32));
     const seen = { errors: 0 };
     for (let step = 0; step < STEPS; ) {
       const stores = NAMES.map(() => chance.pick(...STORES));
       const text = JSON.stringify(anyRules(chance, hashes), null, chance.below(2));
       const seed = chance.below(2 ** 30);
       const [scripts, events] = [[new Script(seed), new Script(seed)], []];
-      const reference = new Reference(stores, scripts[0]);
-      const options = { platform: "cloudflare", keys: JWKS, onError: () => undefined, onEvent: (event) => events.push(event), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => limiterOf(place, stores[place], scripts[1], limit)])) };
+      const platform = chance.pick(...Object.keys(PLATFORMS));
+      const setting = { platform, ipv6Prefix: chance.pick(64, 64, 48, 56, 128), trustTrueClientIp: chance.below(3) === 0, sampleAllowed: chance.pick(1, 1, 3) };
+      const reference = new Reference(stores, scripts[0], setting);
+      const options = { ...setting, keys: JWKS, onError: () => undefined, onEvent: jsonLines((line) => events.push(line)), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => limiterOf(place, stores[place], scripts[1], limit)])) };
       let gate;
       const made = errorOf(() => (gate = Gate.fromRules(text, options)));
       assert.deepEqual(made, errorOf(() => reference.load(text)), text);
@@ -290,10 +346,11 @@ describe("the gate", () => {
       }
       assert.deepEqual(gate.warnings, JSON.parse(new engine.RulesGate("a", "cloudflare", 64, false, 0).read("rules.json", text)).warnings);
       for (let nth = 0; nth < REQUESTS; nth++, step++) {
-        const [request, given] = [await anyRequest(chance), anyGiven(chance)];
-        const about = `${text}\n${JSON.stringify([request.method, request.url, [...request.headers], given])}`;
+        const [request, given] = [await anyRequest(chance, platform), anyGiven(chance, platform)];
+        const about = `seed ${SEED}\n${JSON.stringify(setting)}\n${text}\n${JSON.stringify([request.method, request.url, [...request.headers], given])}`;
         const explained = await outcomeOf(() => reference.check(request, given, true));
         assert.deepEqual(await outcomeOf(() => gate.explain(request, given)), explained, about);
+        for (const saying of SAYINGS) if (explained.includes(saying)) seen[saying] = (seen[saying] ?? 0) + 1;
         const expected = await outcomeOf(() => reference.check(request, given, false));
         events.length = 0;
         const verdict = await gate.check(request, given);
@@ -303,7 +360,7 @@ describe("the gate", () => {
         }
         const { hold, error, ...told } = JSON.parse(expected);
         // Explanations make no events, but the core's come with the next verdict.
-        const wanted = { ...told, ...(told.events && { events: told.events.map(eventOf) }), ...(error && { error }) };
+        const wanted = { ...told, ...(told.events && { events: told.events.map((event) => lineOf(JSON.stringify(event))) }), ...(error && { error }) };
         assert.deepEqual(toldOf(verdict, events), wanted, about);
         assert.equal(verdict.charge !== undefined, hold !== undefined, about);
         seen[verdict.outcome] = (seen[verdict.outcome] ?? 0) + 1;
@@ -322,8 +379,8 @@ describe("the gate", () => {
         for (const script of scripts) script.asked.length = 0;
       }
     }
-    for (const outcome of ["unlimited", "allowed", "denied", "never_admissible", "listed", "challenged", "invalid_token", "failed_open", "failed_closed"]) {
-      assert.ok(seen[outcome] > 0, `no verdict is ${outcome}: ${JSON.stringify(seen)}`);
+    for (const outcome of ["unlimited", "allowed", "denied", "never_admissible", "listed", "challenged", "invalid_token", "failed_open", "failed_closed", ...SAYINGS]) {
+      assert.ok(seen[outcome] > 0, `seed ${SEED}: nothing is ${outcome}: ${JSON.stringify(seen)}`);
     }
   });
 });

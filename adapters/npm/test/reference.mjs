@@ -5,6 +5,13 @@ import { readFileSync } from "node:fs";
 /** The most numbers of a decision: 7, and 3 for each of 8 quotas. One more number follows. */
 const NUMBERS_MAX = 31;
 
+/** The seed of a test's choices: a fresh one, or that of the environment. It is printed, so that a failure can be repeated. */
+export function seeded() {
+  const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
+  console.log(`SEED=${seed}`);
+  return seed;
+}
+
 /** Starts a module of the reference. */
 export async function started(store) {
   const folder = new URL(`../reference/${store}/`, import.meta.url);

@@ -63,7 +63,7 @@ export class Events {
     if (this.isEmpty) return;
     const latencyUs = Math.floor(performance.now() * 1_000) - Math.floor(started * 1_000);
     const event = { atMs: check.now, rule, policy: check.policy.name };
-    if (!decision) return this.#tell({ ...event, outcome: isOpen ? "failed_open" : "failed_closed", ...(error && { error: error.kind }), latencyUs });
+    if (!decision) return this.#tell({ ...event, outcome: isOpen ? "failed_open" : "failed_closed", latencyUs, ...(error && { error: error.kind }) });
     const isAllowed = decision[STATUS] === ALLOWED;
     if (isAllowed && this.#allowed++ % this.#every > 0) return;
     const { name, by } = check.policy.quotas[decision[BINDING]!]!;
@@ -75,8 +75,8 @@ export class Events {
       key: this.#hash(check.keys[by]!),
       limit: limit!,
       ...(remaining !== UNKNOWN && { remaining: remaining! }),
-      origin: ORIGINS[decision[ORIGIN]!]!,
       latencyUs,
+      origin: ORIGINS[decision[ORIGIN]!]!,
       ...(isAllowed && this.#every > 1 && { weight: this.#every }),
     });
   }
@@ -100,9 +100,11 @@ export class Events {
 /** Receives events. It is not awaited, and what it throws is ignored. */
 export type Sink = (event: Event) => unknown;
 
-/** Writes each event as a line of JSON, with the names of the core's `JsonLines`. */
+const NAMES: Readonly<Record<string, string>> = { atMs: "at_ms", latencyUs: "latency_us" };
+
+/** Writes each event as a line of JSON, that of the core's `JsonLines`. */
 export function jsonLines(write: (line: string) => unknown = console.log): Sink {
-  return ({ atMs, latencyUs, ...rest }) => write(JSON.stringify({ at_ms: atMs, ...rest, latency_us: latencyUs }));
+  return (event) => write(JSON.stringify(Object.fromEntries(Object.entries(event).map(([name, value]) => [NAMES[name] ?? name, value]))));
 }
 
 /** The part of a binding of Workers Analytics Engine that is used. */
