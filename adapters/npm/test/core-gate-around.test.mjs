@@ -6,9 +6,9 @@ import { EXACT, NATIVE } from "../modules/core/capabilities.js";
 import { TidegateError } from "../modules/error.js";
 import { composed } from "../modules/gate/around/compose.js";
 import { ALGORITHMS, RulesPolicy } from "../modules/gate/policy.js";
-import { Chance, startedGate } from "./reference.mjs";
+import { Chance, seeded, startedGate } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? 7);
+const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 8_000);
 
 const { RulesGate } = await startedGate();

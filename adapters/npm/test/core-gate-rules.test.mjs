@@ -14,9 +14,9 @@ import { instead, quoted } from "../modules/gate/rules/names.js";
 import { inLowerCase, readings, rulePath, segments } from "../modules/gate/rules/path.js";
 import { textOf } from "../modules/gate/rules/pattern.js";
 import { policiesOf } from "../modules/gate/rules/rules.js";
-import { Chance, startedGate } from "./reference.mjs";
+import { Chance, seeded, startedGate } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
+const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 2_000);
 const STORES = ["default", "memory", "location"];
 
