@@ -38,6 +38,7 @@ mod file;
 mod json;
 mod lists;
 mod matcher;
+mod notice;
 mod path;
 mod pending;
 mod request;
@@ -57,6 +58,7 @@ pub use file::OnFailure;
 #[doc(hidden)]
 pub use file::toml_to_json;
 pub use matcher::{Host, Path, Pattern};
+pub use notice::Notice;
 pub use pending::{Hold, Pending, Prepared};
 pub use request::{Headers, Request};
 pub use rules::{Rule, Rules};
@@ -71,10 +73,11 @@ pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use self::notice::Notices;
 use self::responses::Draws;
 use self::rules::{Applied, RuleTerms, placed, unknown_store};
 use self::sender::Sender;
-use self::stores::{Composed, composed, lends};
+use self::stores::{Composed, Watched, composed, lends};
 use crate::instead::Instead;
 use crate::lending::Terms;
 use crate::quoted::Quoted;
@@ -88,7 +91,8 @@ use crate::{
 /// `'s` is the lifetime of the stores, which is `'static` unless they borrow something.
 pub struct Gate<'s> {
     state: RwLock<Arc<State<'s>>>,
-    stores: Vec<(Box<str>, Arc<dyn ErasedLimiter + 's>)>,
+    stores: Vec<Arc<Watched<'s>>>,
+    notices: Arc<Notices>,
     client_ip: ClientIpSource,
     settle_within: Millis,
     draws: Draws,
@@ -127,14 +131,22 @@ impl<'s> Gate<'s> {
         stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter + 's>)>,
         client_ip: ClientIpSource,
     ) -> Result<Self, Error> {
-        let stores: Vec<(Box<str>, Arc<_>)> =
-            stores.into_iter().map(|(name, store)| (name.into(), store.into())).collect();
+        let notices = Arc::<Notices>::default();
+        let watched = |(name, store)| Arc::new(Watched::new(name, store, Arc::clone(&notices)));
+        let stores: Vec<_> = stores.into_iter().map(watched).collect();
         if stores.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "stores: none; give at least one"));
         }
         let settle_within = Self::DEFAULT_SETTLE_WITHIN;
-        let gate =
-            Self { state: RwLock::default(), stores, client_ip, settle_within, draws: Draws::default(), events: None };
+        let gate = Self {
+            state: RwLock::default(),
+            stores,
+            notices,
+            client_ip,
+            settle_within,
+            draws: Draws::default(),
+            events: None,
+        };
         gate.reload(rules)?;
         Ok(gate)
     }
@@ -186,7 +198,7 @@ impl<'s> Gate<'s> {
         self
     }
 
-    /// Whether the [events](Gate::events) go to a log, so that an adapter need not log failures itself.
+    /// Whether the [events](Gate::events) go to a log. Its verdicts then have no [notices](Verdict::notice).
     #[must_use]
     pub fn logs(&self) -> bool {
         self.events.as_ref().is_some_and(Events::logs)
@@ -229,13 +241,13 @@ impl<'s> Gate<'s> {
     pub fn shadows(&self) -> Vec<(Box<str>, Box<str>, ShadowCounts)> {
         let state = self.state();
         let all = self.stores.iter().zip(&state.asked);
-        all.flat_map(|((store, _), asked)| asked.shadows().map(|(limit, counts)| (store.clone(), limit, counts)))
+        all.flat_map(|(store, asked)| asked.shadows().map(|(limit, counts)| (store.name.clone(), limit, counts)))
             .collect()
     }
 
     /// The rules for these stores, each of which must support the limits of its rules.
     fn fitted(&self, mut rules: Rules, asked: &[Composed<'s>]) -> Result<Rules, Error> {
-        rules.set_first_store(&self.stores[0].0);
+        rules.set_first_store(&self.stores[0].name);
         if rules.tokens().is_some_and(|tokens| tokens.verifier.is_none()) {
             let message = "tokens: no keys are given that could verify them; call Rules::verify_tokens";
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -288,8 +300,8 @@ impl<'s> Gate<'s> {
     /// The place of a rule's store.
     fn store(&self, rule: &Rule) -> Result<usize, Error> {
         let Some(wanted) = rule.store() else { return Ok(0) };
-        self.stores.iter().position(|(name, _)| **name == *wanted).ok_or_else(|| {
-            let known: Vec<&str> = self.stores.iter().map(|(name, _)| &**name).collect();
+        self.stores.iter().position(|store| *store.name == *wanted).ok_or_else(|| {
+            let known: Vec<&str> = self.stores.iter().map(|store| &*store.name).collect();
             unknown_store(&format!("rule {}", Quoted(rule.name())), wanted, &known)
         })
     }
@@ -353,10 +365,7 @@ impl<'s> Gate<'s> {
         match found {
             Ok(pending) => Prepared::Pending(pending),
             Err(error) => {
-                if let Some(events) = &self.events {
-                    events.refused(request.now(), rule.name(), Outcome::FailedClosed, Some(error.kind()));
-                }
-                Prepared::Decided(Verdict::failed(on_failure, error))
+                Prepared::Decided(self.told(rules, self.failed_at(request.now(), rule.name(), on_failure, error)))
             }
         }
     }
@@ -410,6 +419,35 @@ impl<'s> Gate<'s> {
         if is_denied { None } else { tokens.of(request) }
     }
 
+    /// The verdict on a request that no store was asked about, because the application could not say what it costs.
+    #[must_use]
+    pub fn failed(&self, pending: &Pending, error: Error) -> Verdict {
+        self.told(&self.rules(), self.failed_at(pending.now, &pending.rule, OnFailure::Closed, error))
+    }
+
+    fn failed_at(&self, now: UnixMillis, rule: &str, on_failure: OnFailure, error: Error) -> Verdict {
+        let kind = error.kind();
+        self.notices.failed(rule, kind, now);
+        if let Some(events) = &self.events {
+            events.refused(now, rule, Outcome::FailedClosed, Some(kind));
+        }
+        Verdict::failed(on_failure, error)
+    }
+
+    /// A verdict with what is to be logged, unless the events go to a log.
+    fn told(&self, rules: &Rules, verdict: Verdict) -> Verdict {
+        let Some(mut notice) = self.notices.take() else { return verdict };
+        if let Notice::Down { store, replaced, .. } = &mut notice {
+            let around = rules.stores().iter().find(|rules| rules.name == *store);
+            *replaced = around.and_then(|rules| rules.fallback()).map(Into::into);
+        }
+        match self.events.as_ref().filter(|events| events.logs()) {
+            Some(events) => events.notice(&notice),
+            None => return verdict.with_notice(notice),
+        }
+        verdict
+    }
+
     fn refused(&self, request: &Request<'_>, rule: &Rule, outcome: Outcome, refusal: Refusal) -> Prepared {
         if let Some(events) = &self.events {
             events.refused(request.now(), rule.name(), outcome, None);
@@ -423,8 +461,11 @@ impl<'s> Gate<'s> {
     }
 
     async fn decide_by(&self, state: &State<'s>, pending: &Pending) -> Verdict {
-        let verdict = self.decide_alone(state, pending).await;
-        if pending.is_alone() { verdict } else { self.decide_others(state, pending, verdict).await }
+        let mut verdict = self.decide_alone(state, pending).await;
+        if !pending.is_alone() {
+            verdict = self.decide_others(state, pending, verdict).await;
+        }
+        self.told(&state.rules, verdict)
     }
 
     /// Decides by the rules that one store cannot decide by together with the first, until one denies.
@@ -460,7 +501,10 @@ impl<'s> Gate<'s> {
         let started = self.events.as_ref().and_then(Events::started);
         let verdict = match state.asked[*store].limiter.check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
-            Err(error) => Verdict::failed(*on_failure, error),
+            Err(error) => {
+                self.notices.failed(&pending.rule, error.kind(), *now);
+                Verdict::failed(*on_failure, error)
+            }
         };
         if let Some(events) = &self.events {
             events.decided(pending, &verdict, started);

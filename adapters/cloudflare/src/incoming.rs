@@ -72,13 +72,14 @@ impl Headers for Incoming<'_> {
     }
 }
 
-/// The pass of a verdict, or the response to send in place of the Worker's. An error of the limiter goes to the log.
+/// The pass of a verdict, or the response to send in place of the Worker's. What the gate has to [tell](Verdict::notice) goes to the
+/// log: one line when a store goes down and one when it is back, for each isolate that keeps its gate.
 ///
 /// # Errors
 /// The platform cannot make the response.
 pub async fn outcome(verdict: Verdict) -> worker::Result<Result<Pass, Response>> {
-    if let Some(error) = verdict.error() {
-        console_error!("{error}");
+    if let Some(notice) = verdict.notice() {
+        console_error!("tidegate: {notice}");
     }
     match verdict {
         Verdict::Pass(pass) => {

@@ -72,11 +72,12 @@ impl Headers for Incoming<'_> {
     }
 }
 
-/// The pass of a verdict, or the response to send in place of the app's. An error of the limiter goes to the service's log.
+/// The pass of a verdict, or the response to send in place of the app's. What the gate has to [tell](Verdict::notice) goes to the service's
+/// log. An instance lives for one request, so while a store is down, each request is one line.
 #[expect(clippy::result_large_err, reason = "it is sent, and not passed on")]
 pub fn outcome(verdict: Verdict) -> Result<Pass, Response> {
-    if let Some(error) = verdict.error() {
-        println!("{error}");
+    if let Some(notice) = verdict.notice() {
+        println!("tidegate: {notice}");
     }
     match verdict {
         Verdict::Pass(pass) => {

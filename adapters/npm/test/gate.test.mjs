@@ -453,6 +453,16 @@ describe("limiters around stores, by the table `stores`", () => {
     assert.deepEqual(await origins(gate, 12, NOW + 62_000), { "allowed by store": 10, "denied by store": 1, "denied by deny_cache": 1 });
   });
 
+  test("it is explained which store decides while another is down, also if no rule names it", async () => {
+    for (const [stores, failure] of [
+      [{}, "closed: a 503"],
+      [{ main: { fallback: { store: "memory", at_most_ms: 9_000 } } }, "memory decides for 9000 ms, then closed: a 503"],
+    ]) {
+      const gate = gateOf(rules(() => stores), { stores: { main: memory.default, memory: memory.default } });
+      assert.ok((await gate.explain(request())).endsWith(`\nfailure  ${failure} while the store is down\n`));
+    }
+  });
+
   test("a near store is asked first, and a proposal is tried", async () => {
     const [main, near] = [store(), store()];
     const around = (api, proposal, flood) => ({ main: { near: { store: "near", limit: flood }, shadow: { [api]: proposal } } });

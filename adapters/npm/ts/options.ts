@@ -38,7 +38,10 @@ export interface Options {
   policy: Policy;
   /** The platform in front of the app. */
   platform: Platform;
-  /** What happens to a request when the store fails (`unavailable` or `timeout`): `open` admits it, `closed` rejects it. */
+  /**
+   * What happens to a request when the store fails (`unavailable` or `timeout`): `open` admits it, `closed` rejects it. A missing variable or
+   * binding is no failure of the store: each request is then a 503 also with `open`, and `assertReady` finds it before.
+   */
   failMode: "open" | "closed";
   /** Identifies the sender of a request. If it returns undefined, the client's address counts. The deadline does not cover it. */
   identify?: ((request: Request) => Identity | undefined | Promise<Identity | undefined>) | undefined;

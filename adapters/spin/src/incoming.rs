@@ -78,10 +78,11 @@ impl Incoming {
     }
 }
 
-/// The pass of a verdict, or the response to send in place of the app's. An error of the limiter goes to the app's log.
+/// The pass of a verdict, or the response to send in place of the app's. What the gate has to [tell](Verdict::notice) goes to the app's
+/// log. An instance lives for one request, so while a store is down, each request is one line.
 pub fn outcome(verdict: Verdict) -> Result<Pass, Response> {
-    if let Some(error) = verdict.error() {
-        eprintln!("{error}");
+    if let Some(notice) = verdict.notice() {
+        eprintln!("tidegate: {notice}");
     }
     match verdict {
         Verdict::Pass(pass) => {

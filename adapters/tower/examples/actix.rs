@@ -46,8 +46,8 @@ async fn limit(
         let asked = Request::new(request.method().as_str(), request.path(), &fields, UnixMillis::now());
         gate.check(&asked.peer(request.peer_addr().map(|peer| peer.ip()))).await
     };
-    if let Some(error) = verdict.error() {
-        eprintln!("no decision: {error}");
+    if let Some(notice) = verdict.notice() {
+        eprintln!("tidegate: {notice}");
     }
     match verdict {
         Verdict::Pass(pass) => {

@@ -26,7 +26,7 @@ use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
 /// 4. an [`ApiKey`] there, inserted by a layer that validated it, or one that the rules know;
 /// 5. the client's address, from where the gate's [`ClientIpSource`](tidegate_core::ClientIpSource) reads it.
 ///
-/// If the gate reads the address from the connection, and a request has none, the layer answers with a 500 and logs once what is
+/// If the gate reads the address from the connection, and a request has none, the layer answers with a 500 and logs what is
 /// missing. Otherwise requests with none of these share one key. Insert a subject, an API key or a [`Tier`] only after verifying it: a client that
 /// can choose one gets a new limit with each request.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl RateLimitLayer {
     /// type.
     ///
     /// Without that, all clients would share one key. So a request that counts by its address and has none is answered with a
-    /// 500, and the layer logs one error. Serve an axum router with
+    /// 500, and the layer logs an error, at most one a second. Serve an axum router with
     /// `app.into_make_service_with_connect_info::<SocketAddr>()`.
     ///
     /// ```
@@ -181,15 +181,11 @@ impl Settings {
     }
 
     pub(crate) fn tell(&self, head: &Parts, verdict: &Verdict) {
+        if let Some(notice) = verdict.notice() {
+            notice.log();
+        }
         if let Some(on_verdict) = &self.on_verdict {
             on_verdict(head, verdict);
-        }
-    }
-
-    /// Logs that a check has failed, unless the gate does.
-    pub(crate) fn tell_of_failure(&self, policy: &str, kind: ErrorKind, outcome: &'static str) {
-        if !self.gate.logs() {
-            self.log.undecided(policy, kind, outcome, (self.clock)());
         }
     }
 
@@ -239,7 +235,7 @@ impl Settings {
         let prepared = self.gate.prepare(&request);
         let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
         if self.gate.client_ip().reads_peer() && peer.is_none() {
-            self.log.without_peer();
+            self.log.without_peer(request.now());
             if lacks_address {
                 let message = "peer: the request has no address of its connection";
                 return Prepared::Decided(Verdict::misconfigured(Error::new(ErrorKind::Invalid, message)));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tidegate_core::gate::{OnFailure, Prepared, Refusal};
+use tidegate_core::gate::{Prepared, Refusal};
 use tidegate_core::{Millis, ResponseFields, gate};
 use tower_service::Service;
 
@@ -107,12 +107,7 @@ where
 /// this future while the store answers.
 async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>, bool) {
     let mut pending = match settings.prepare(head) {
-        Prepared::Decided(verdict) => {
-            if let (Some(error), false) = (verdict.error(), is_misconfigured(&verdict)) {
-                settings.tell_of_failure("", error.kind(), "rejected");
-            }
-            return (verdict, None, false);
-        }
+        Prepared::Decided(verdict) => return (verdict, None, false),
         Prepared::Pending(pending) => pending,
     };
     let (verdict, charge) = match settings.price(&mut pending, head) {
@@ -129,18 +124,9 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
             }
             (verdict, charge)
         }
-        Err(error) => (gate::Verdict::failed(OnFailure::Closed, error), None),
+        Err(error) => (settings.gate.failed(&pending, error), None),
     };
-    if let Some(error) = verdict.error() {
-        let admitted = matches!(verdict, gate::Verdict::Pass(_));
-        settings.tell_of_failure(pending.policy().name(), error.kind(), if admitted { "admitted" } else { "rejected" });
-    }
     (verdict, charge, settings.estimates() || pending.estimates())
-}
-
-/// The layer has logged this already.
-fn is_misconfigured(verdict: &gate::Verdict) -> bool {
-    matches!(verdict, gate::Verdict::Refuse(refusal) if refusal.rejection().status_code() == 500)
 }
 
 fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<ResponseBody<R>> {

@@ -152,10 +152,12 @@ async fn every_failure_is_logged_without_secrets() {
         let mut request = Request::new(String::new());
         request.extensions_mut().insert(Key::new("sub:alice"));
         let admitted = ask(&open(Failing(kind), 1, Platform::Direct), request).await.status() == 200;
-        let outcome = if admitted { "admitted" } else { "rejected" };
-        let expected = format!(
-            "WARN message=rate limiter failed policy=\"api\" kind=\"{kind}\" outcome=\"{outcome}\" suppressed=0"
-        );
+        assert_eq!(admitted, kind.is_store_failure());
+        let expected = if admitted {
+            format!("WARN message=the store does not answer store=default error=\"{kind}\"")
+        } else {
+            format!("WARN message=rate limiter failed rule=api error=\"{kind}\" suppressed=0")
+        };
         assert_eq!(log.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
     }
     ask(&open(MemoryLimiter::new(), 1, Platform::Direct), Request::new(String::new())).await;
@@ -177,9 +179,10 @@ async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response
     request.extensions_mut().insert(Key::new("sub:alice"));
     let response = layer.layer(service).oneshot(request).await.unwrap();
     assert_eq!((response.status().as_u16(), response.into_body().into_inner().as_str()), (200, "timeout"));
-    let expected = ["admitted", "unsettled"].map(|outcome| {
-        format!("WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"{outcome}\" suppressed=0")
-    });
+    let expected = [
+        "WARN message=the store does not answer store=default error=\"timeout\"",
+        "WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"unsettled\" suppressed=0",
+    ];
     assert_eq!(*log.0.lock().unwrap(), expected);
 }
 

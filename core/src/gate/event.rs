@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip::SipHasher13;
 
-use super::{Pending, Verdict};
+use super::{Notice, Pending, Verdict};
 use crate::{ErrorKind, Key, MaybeSend, MaybeSync, Origin, Status, UnixMillis};
 
 /// What a gate did with one request. It has no address, no subject and no API key.
@@ -141,9 +141,14 @@ pub trait EventSink: MaybeSend + MaybeSync {
     /// Takes an event. It must not block: the request waits for it.
     fn event(&self, event: &Event<'_>);
 
-    /// Whether it logs failures, so that an adapter need not. The default is no.
+    /// Whether it logs [notices](Self::notice), so that an adapter need not. The default is no.
     fn logs(&self) -> bool {
         false
+    }
+
+    /// Takes what is to be logged of failures, if it [logs](Self::logs).
+    fn notice(&self, notice: &Notice) {
+        let _ = notice;
     }
 }
 
@@ -169,6 +174,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
 
     fn logs(&self) -> bool {
         self.0.logs() || self.1.logs()
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.0.notice(notice);
+        self.1.notice(notice);
     }
 }
 
@@ -223,6 +233,10 @@ impl Events {
 
     pub(super) fn logs(&self) -> bool {
         self.sink.logs()
+    }
+
+    pub(super) fn notice(&self, notice: &Notice) {
+        self.sink.notice(notice);
     }
 
     pub(super) fn started(&self) -> Option<u64> {

@@ -66,6 +66,8 @@ pub struct Explanation<'r> {
     pub challenge: Option<&'r str>,
     /// What is around its store.
     around: Option<&'r StoreRules>,
+    /// The stores that others replace, if it counts in the first and nobody knows which that is.
+    perhaps_replaced: Vec<(&'r str, &'r str)>,
     /// What happens if the store fails.
     pub on_failure: OnFailure,
     /// Why the rules that apply cannot be decided together. They are then decided one after another.
@@ -124,6 +126,7 @@ impl Rules {
             also,
             others,
             around: rule.and_then(|rule| self.around(rule)),
+            perhaps_replaced: rule.map_or_else(Vec::new, |rule| self.perhaps_replaced(rule)),
             challenge: applied.as_ref().and_then(Applied::challenge).map(|(_, address)| address),
             on_failure: terms.map(|terms| terms.on_failure).unwrap_or_default(),
             unsupported,
@@ -194,14 +197,18 @@ impl fmt::Display for Explanation<'_> {
         if let Some(terms) = self.lease {
             writeln!(f, "lease    {terms}")?;
         }
-        writeln!(
-            f,
-            "failure  {}",
-            match self.on_failure {
-                OnFailure::Open => "open: not limited while the store is down",
-                OnFailure::Closed => "closed: a 503 while the store is down",
-            }
-        )
+        f.write_str("failure  ")?;
+        if let Some((store, at_most)) = self.around.and_then(StoreRules::replacement) {
+            write!(f, "{store} decides for {at_most}, then ")?;
+        }
+        f.write_str(match self.on_failure {
+            OnFailure::Open => "open: not limited while the store is down",
+            OnFailure::Closed => "closed: a 503 while the store is down",
+        })?;
+        for (main, store) in &self.perhaps_replaced {
+            write!(f, ", unless the first store is {main}, in whose place {store} decides first")?;
+        }
+        writeln!(f)
     }
 }
 

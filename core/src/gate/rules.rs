@@ -541,6 +541,14 @@ impl Rules {
         self.stores.iter().find(|store| *store.name == *name)
     }
 
+    /// The stores that others replace, with those others, if a rule counts in the first store, and no gate says which that is.
+    pub(super) fn perhaps_replaced(&self, rule: &Rule) -> Vec<(&str, &str)> {
+        if rule.store().is_some() || self.first_store.is_some() {
+            return Vec::new();
+        }
+        self.stores.iter().filter_map(|rules| Some((&*rules.name, rules.fallback()?))).collect()
+    }
+
     /// The policies by which a store is asked to decide, as the rules have them. `is_first` says that it is the gate's first.
     #[doc(hidden)]
     pub fn policies_of<'a>(&'a self, store: &'a str, is_first: bool) -> impl Iterator<Item = &'a Policy> {

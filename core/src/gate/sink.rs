@@ -6,6 +6,8 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 pub use self::log_limit::LogLimit;
+#[cfg(feature = "tracing")]
+use super::Notice;
 use super::{Event, EventSink};
 use crate::MaybeSend;
 
@@ -39,21 +41,18 @@ impl<W: Write + Send> EventSink for JsonLines<W> {
 }
 
 /// Sends each event to the subscriber of [`tracing`], with the target `tidegate`. Its level is `DEBUG` if the request was
-/// allowed, `INFO` if it was refused, and `WARN` after a failure. Of failures, it sends at most one a second for each kind of
-/// error; `suppressed` is the number of those that it did not send since.
+/// allowed, and `INFO` if it was refused. Of failures, it sends the [notices](Notice) of the gate: one at level `WARN` when a store
+/// goes down, one at `INFO` when it is back, and of others at most one a second for each kind of error.
 #[cfg(feature = "tracing")]
 #[derive(Debug, Default)]
-pub struct TracingSink(LogLimit);
+pub struct TracingSink(());
 
 #[cfg(feature = "tracing")]
 impl EventSink for TracingSink {
     fn event(&self, event: &Event<'_>) {
-        let mut suppressed = None;
-        if let Some(error) = event.error {
-            suppressed = self.0.admit(error, event.at);
-            if suppressed.is_none() {
-                return;
-            }
+        // The gate gives notice of it.
+        if event.error.is_some() {
+            return;
         }
         macro_rules! send {
             ($level:ident) => {
@@ -68,22 +67,23 @@ impl EventSink for TracingSink {
                     limit = event.limit,
                     remaining = event.remaining,
                     origin = event.origin.map(crate::Origin::name),
-                    error = event.error.map(crate::ErrorKind::name),
                     latency_us = event.latency_us,
                     weight = event.weight,
-                    suppressed = suppressed.filter(|count| *count > 0),
                 )
             };
         }
         match event.outcome {
             super::Outcome::Allowed => send!(DEBUG),
-            super::Outcome::FailedOpen | super::Outcome::FailedClosed => send!(WARN),
             _ => send!(INFO),
         }
     }
 
     fn logs(&self) -> bool {
         true
+    }
+
+    fn notice(&self, notice: &Notice) {
+        notice.log();
     }
 }
 

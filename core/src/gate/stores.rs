@@ -2,6 +2,7 @@
 
 #[cfg(feature = "lending")]
 mod borrowing;
+mod watched;
 
 use std::fmt;
 use std::format_args as args;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "lending")]
 use self::borrowing::Borrowing;
+pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
 use super::rules::unknown_store;
@@ -25,7 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) enum Asked<'s> {
     /// The store itself.
-    Store(Arc<dyn ErasedLimiter + 's>),
+    Store(Arc<Watched<'s>>),
     /// A limiter around it.
     Around(Arc<dyn Decides + 's>),
 }
@@ -65,35 +67,31 @@ impl<L: Limiter> Decides for L {
 impl Limiter for Asked<'_> {
     fn capabilities(&self) -> Capabilities {
         match self {
-            Self::Store(store) => (**store).erased_capabilities(),
+            Self::Store(store) => store.limiter.erased_capabilities(),
             Self::Around(limiter) => limiter.can(),
         }
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
         match self {
-            // The pointer would be a limiter too, with two more futures.
-            Self::Store(store) => (**store).erased_check(check),
-            Self::Around(limiter) => limiter.decide(check),
+            Self::Store(store) => store.watch(check.now, store.limiter.erased_check(check)).await,
+            Self::Around(limiter) => limiter.decide(check).await,
         }
-        .await
     }
 
     #[cfg(feature = "lending")]
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         match self {
-            Self::Store(store) => (**store).erased_lend(check, question),
-            Self::Around(limiter) => limiter.grant(check, question),
+            Self::Store(store) => store.watch(check.now, store.limiter.erased_lend(check, question)).await,
+            Self::Around(limiter) => limiter.grant(check, question).await,
         }
-        .await
     }
 
     async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
         match self {
-            Self::Store(store) => (**store).erased_settle(settle),
-            Self::Around(limiter) => limiter.correct(settle),
+            Self::Store(store) => store.watch(settle.now, store.limiter.erased_settle(settle)).await,
+            Self::Around(limiter) => limiter.correct(settle).await,
         }
-        .await
     }
 
     async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
@@ -190,6 +188,11 @@ impl StoreRules {
     /// The store that decides in place of this one, while it is down.
     pub(super) fn fallback(&self) -> Option<&str> {
         self.fallback.as_ref().map(|fallback| &*fallback.store)
+    }
+
+    /// The same store, and for how long it decides.
+    pub(super) fn replacement(&self) -> Option<(&str, Millis)> {
+        self.fallback.as_ref().map(|fallback| (&*fallback.store, fallback.at_most))
     }
 
     /// The store that is asked first, and by which policy.
@@ -300,8 +303,8 @@ pub(super) struct Composed<'s> {
     shadows: Vec<(Box<str>, Arc<Shadow<Asked<'s>>>)>,
 }
 
-/// The stores of a gate by their names.
-pub(super) type Stores<'s> = [(Box<str>, Arc<dyn ErasedLimiter + 's>)];
+/// The stores of a gate.
+pub(super) type Stores<'s> = [Arc<Watched<'s>>];
 
 /// [`compose`], for rules that put something around a store. Others need none of its code.
 pub(super) type Compose = for<'s> fn(&mut Composed<'s>, &Stores<'s>) -> Result<(), Error>;
@@ -319,8 +322,8 @@ pub(super) fn composed<'s>(
         place(stores, &rules.name, "stores")?;
     }
     let mut found = Vec::with_capacity(stores.len());
-    for (at, (name, store)) in stores.iter().enumerate() {
-        let (rules, leases) = (all.iter().find(|rules| rules.name == *name), leases(at));
+    for (at, store) in stores.iter().enumerate() {
+        let (rules, leases) = (all.iter().find(|rules| rules.name == store.name), leases(at));
         let is_same = |before: &&Composed<'s>| before.rules.as_ref() == rules && before.leases == leases;
         if let Some(same) = before.get(at).filter(is_same) {
             found.push(same.clone());
@@ -374,7 +377,7 @@ impl StoreRules {
         let Some(rules) = &self.fallback else { return Ok(()) };
         let backup = place(stores, &rules.store, &self.named("fallback"))?;
         let around = Fallback::by(composed.limiter.clone(), rules.percent, backup);
-        let around = around.map_err(|error| self.at("fallback", &error))?.at_most(rules.at_most);
+        let around = around.map_err(|error| self.at("fallback", &error))?.at_most(rules.at_most).unobserved();
         composed.limiter = Asked::Around(Arc::new(around));
         Ok(())
     }
@@ -445,7 +448,7 @@ impl<'s> Composed<'s> {
 }
 
 /// Checks that a limit with a lease can be decided from loans of a store.
-pub(super) fn lends(limit: &str, (name, store): &(Box<str>, Arc<dyn ErasedLimiter + '_>)) -> Result<(), Error> {
+pub(super) fn lends(limit: &str, Watched { name, limiter: store, .. }: &Watched<'_>) -> Result<(), Error> {
     let refused = |what: String| Err(Error::new(ErrorKind::Unsupported, format!("limit \"{limit}\": {what}")));
     let can = store.erased_capabilities();
     match can.lends {
@@ -459,9 +462,9 @@ pub(super) fn lends(limit: &str, (name, store): &(Box<str>, Arc<dyn ErasedLimite
 
 /// The store with this name.
 fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>, Error> {
-    let found = stores.iter().find(|(name, _)| **name == *wanted);
-    found.map(|(_, store)| Asked::Store(Arc::clone(store))).ok_or_else(|| {
-        let known: Vec<&str> = stores.iter().map(|(name, _)| &**name).collect();
+    let found = stores.iter().find(|store| *store.name == *wanted);
+    found.map(|store| Asked::Store(Arc::clone(store))).ok_or_else(|| {
+        let known: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
         unknown_store(field, wanted, &known)
     })
 }

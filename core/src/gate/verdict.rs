@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::responses::{Draws, Responses};
-use super::{Hold, InvalidToken, OnFailure, Pending};
+use super::{Hold, InvalidToken, Notice, OnFailure, Pending};
 use crate::{Decision, Error, Millis, Policy, RateLimitFields, Rejection, ResponseFields};
 
 /// What to do with a request.
@@ -23,11 +23,12 @@ pub struct Pass {
     /// Boxed, because most requests have none, and a verdict is moved more often than it is made.
     hold: Option<Box<Hold>>,
     error: Option<Arc<Error>>,
+    notice: Option<Box<Notice>>,
 }
 
 impl Pass {
     pub(super) const fn unlimited() -> Self {
-        Self { decided: None, revision: RateLimitFields::Draft11, hold: None, error: None }
+        Self { decided: None, revision: RateLimitFields::Draft11, hold: None, error: None, notice: None }
     }
 
     /// The fields to add to the response. They are written anew by each call.
@@ -72,6 +73,7 @@ pub struct Refusal {
     reason: Reason,
     /// Boxed, so that a pass is not as large.
     rejection: Box<Rejection>,
+    notice: Option<Box<Notice>>,
 }
 
 /// Why a request is refused.
@@ -92,7 +94,7 @@ pub enum Reason {
 
 impl Refusal {
     fn new(reason: Reason, rejection: Rejection) -> Self {
-        Self { reason, rejection: Box::new(rejection) }
+        Self { reason, rejection: Box::new(rejection), notice: None }
     }
 
     pub(super) fn forbidden() -> Self {
@@ -134,7 +136,8 @@ pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> V
         Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
             let decided = Some((Arc::clone(&pending.hold.policy), decision));
-            Verdict::Pass(Pass { decided, revision: fields, hold: pending.hold().map(Box::new), error: None })
+            let hold = pending.hold().map(Box::new);
+            Verdict::Pass(Pass { decided, revision: fields, hold, error: None, notice: None })
         }
     }
 }
@@ -156,6 +159,19 @@ impl Verdict {
             pass.hold = pending.hold().filter(|_| pass.decided.is_some()).map(Box::new);
         }
         self
+    }
+
+    pub(super) fn with_notice(mut self, notice: Notice) -> Self {
+        let (Self::Pass(Pass { notice: told, .. }) | Self::Refuse(Refusal { notice: told, .. })) = &mut self;
+        *told = Some(Box::new(notice));
+        self
+    }
+
+    /// What to log, which may be about an earlier request. `None` if the gate's events [go to a log](super::Gate::logs).
+    #[must_use]
+    pub fn notice(&self) -> Option<&Notice> {
+        let (Self::Pass(Pass { notice, .. }) | Self::Refuse(Refusal { notice, .. })) = self;
+        notice.as_deref()
     }
 
     /// The verdict on a request that a limiter has not decided on because of an error. It passes only after a

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use self::breaker::Breaker;
 pub use self::health::Health;
 use self::health::Observer;
+#[cfg(feature = "metrics")]
+pub(crate) use self::health::stores_down;
 use self::sole::Sole;
 use super::{
     Accuracy, Answer, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle,
@@ -133,11 +135,24 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         Ok(Fallback { breaker, sole, observer, ..Fallback::by(store, percent, backup)? })
     }
 
+    /// Names the store in the log and the metric. The default is `default`.
+    #[must_use]
+    pub fn named(mut self, store: &str) -> Self {
+        self.observer = self.observer.named(store);
+        self
+    }
+
+    /// Tells nobody of the store's health, because the gate does.
+    pub(crate) fn unobserved(mut self) -> Self {
+        self.observer = Observer::none();
+        self
+    }
+
     /// Calls a function when the store has failed too often to be asked, and when it answers again.
     ///
     /// With the feature `tracing`, these are logged besides: one event at level `WARN`, and one at `INFO` that says how long the
     /// store was down and how many decisions were made without it. With the feature `metrics`, the gauge `tidegate_stores_down`
-    /// has the number of stores that are down.
+    /// has the number of stores that are down, by their [name](Self::named) in the label `store`.
     ///
     /// ```
     /// use tidegate_core::{Fallback, Health, MemoryLimiter};
@@ -152,7 +167,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// ```
     #[must_use]
     pub fn observer(mut self, observer: impl Fn(Health) + MaybeSend + MaybeSync + 'static) -> Self {
-        self.observer = Observer::new(observer);
+        self.observer = self.observer.also(observer);
         self
     }
 

@@ -220,7 +220,24 @@ fn what_is_around_a_store_is_explained() {
         "store    the first, replaced by other (10 % of each limit, for 300000 ms) while it is down, denials cached for 5000 ms, \
          next tried in place of api, after other by flood"
     );
+    assert!(explained.ends_with("failure  other decides for 300000 ms, then closed: a 503 while the store is down\n"));
     assert_eq!(passed(&gate, 50, Millis::ZERO), (10, Some(Origin::Near)));
+}
+
+#[test]
+fn without_a_gate_it_is_explained_which_first_store_another_replaces() {
+    let headers = [("cf-connecting-ip", "192.0.2.1")];
+    let request = Request::new("GET", "/", &headers, NOW);
+    let failure = |stores: &str| {
+        let explained =
+            rules(stores).unwrap().explain(&request, &ClientIpSource::new(Platform::Cloudflare)).to_string();
+        explained.lines().last().unwrap().to_string()
+    };
+    assert_eq!(failure("{}"), "failure  closed: a 503 while the store is down");
+    assert_eq!(
+        failure(r#"{ "main": { "fallback": "other" }, "edge": { "deny_cache": true } }"#),
+        "failure  closed: a 503 while the store is down, unless the first store is main, in whose place other decides first"
+    );
 }
 
 #[test]

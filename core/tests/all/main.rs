@@ -17,6 +17,7 @@ mod gate_bytes;
 mod gate_events;
 mod gate_files;
 mod gate_leases;
+mod gate_notices;
 mod gate_readings;
 mod gate_stores;
 mod headers;

@@ -153,28 +153,38 @@ fn send(store: impl Limiter, sink: impl EventSink + 'static, count: u64) {
 }
 
 #[test]
-fn failures_are_logged_once_a_second_for_each_kind() {
-    let subscriber = Subscribed::default();
-    tracing::subscriber::with_default(subscriber.clone(), || send(Down, TracingSink::default(), 250));
+fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
+    let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
+    let gauge = recorder.clone();
+    let is_down = move |event: &Event<'_>| {
+        assert!(event.error.is_some());
+        assert_eq!(gauge.0.lock().unwrap()["tidegate_stores_down{store=default}"], 1.0);
+    };
+    let decide = || metrics::with_local_recorder(&recorder, || send(Down, (TracingSink::default(), is_down), 250));
+    tracing::subscriber::with_default(subscriber.clone(), decide);
     let events = subscriber.0.lock().unwrap();
-    assert!(events.iter().all(|(level, _)| *level == Level::WARN));
-    let suppressed: Vec<_> = events.iter().map(|(_, fields)| fields.get("suppressed").map(String::as_str)).collect();
-    assert_eq!(suppressed, [None, Some("99"), Some("99")]);
+    let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((told["store"].as_str(), told["error"].as_str()), ("default", "\"timeout\""));
+    assert!(!told.contains_key("replaced"));
+    // The gate is gone, and so is the store.
+    assert_eq!(recorder.0.lock().unwrap()["tidegate_stores_down{store=default}"], 0.0);
 }
 
 #[test]
 fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
     let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
     let decide = || {
-        let fallback = Fallback::new(Down, 50).unwrap().breaker(3, Millis::from_secs(1));
+        let fallback = Fallback::new(Down, 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
         metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
     };
     tracing::subscriber::with_default(subscriber.clone(), decide);
     let events = subscriber.0.lock().unwrap();
     let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(told["error"], "\"timeout\"");
-    let expected =
-        [("tidegate_requests_total{rule=api,outcome=allowed,origin=fallback}", 50.0), ("tidegate_stores_down{}", 1.0)];
+    assert_eq!((told["error"].as_str(), told["store"].as_str()), ("\"timeout\"", "\"main\""));
+    let expected = [
+        ("tidegate_requests_total{rule=api,outcome=allowed,origin=fallback}", 50.0),
+        ("tidegate_stores_down{store=main}", 1.0),
+    ];
     assert_eq!(*recorder.0.lock().unwrap(), expected.map(|(name, value)| (name.to_string(), value)).into());
 }
 

@@ -114,6 +114,38 @@ async fn what_is_lent_is_spent_while_the_server_is_down_and_then_the_fallback_de
     assert_eq!((passed, origins[&Origin::Fallback]), (lent + 50, 200 - lent), "{origins:?}");
 }
 
+#[tokio::test]
+async fn a_server_that_is_killed_is_one_notice_and_so_is_its_return_in_each_outage() {
+    let mut server = Server::start();
+    let rules = RULES.replacen('{', r#"{ "stores": { "redis": { "fallback": "memory" } },"#, 1);
+    let redis: Box<dyn ErasedLimiter> = Box::new(server.limiter());
+    let memory: Box<dyn ErasedLimiter> = Box::new(MemoryLimiter::new());
+    let stores = [("redis", redis), ("memory", memory)];
+    let gate = Gate::with_stores(Rules::parse("rules.json", &rules).unwrap(), stores, source()).unwrap();
+    let (mut now, mut told) = (NOW, Vec::new());
+    for is_down in [false, true, false, true, false] {
+        match is_down {
+            true => server.kill(),
+            false if now > NOW => server.restart(),
+            false => {}
+        }
+        let (wanted, mut decided) = (if is_down { Origin::Fallback } else { Origin::Store }, 0);
+        // The connection to a server that is back takes a while.
+        while decided < 50 {
+            let verdict = gate.check(&Request::new("GET", "/plain", &NO_HEADERS, now).subject("alice")).await;
+            told.extend(verdict.notice().cloned());
+            decided += u64::from(verdict.decision().is_some_and(|decision| decision.origin() == wanted));
+            now = now + Millis::new(100);
+            assert!(now.since(NOW) < Millis::from_secs(3_600), "{wanted:?}: {told:?}");
+        }
+    }
+    let lines: Vec<_> =
+        told.iter().map(|notice| notice.to_string().split(" after ").next().unwrap().to_string()).collect();
+    let down = r#"the store "redis" does not answer (unavailable), and "memory" decides in its place"#;
+    let up = r#"the store "redis" answers again"#;
+    assert_eq!(lines, [down, up, down, up]);
+}
+
 #[test]
 fn a_store_that_does_not_lend_is_an_error() {
     let rules = Rules::parse("rules.json", RULES).unwrap();

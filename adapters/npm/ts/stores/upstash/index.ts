@@ -13,9 +13,9 @@ export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** The options of a limiter on Upstash. */
 export interface UpstashOptions extends Options, LeaseOptions {
-  /** The database's `UPSTASH_REDIS_REST_URL`. If it is missing, the first check reports it, so that a build needs no secrets. */
+  /** The database's `UPSTASH_REDIS_REST_URL`. If it is missing, each check is a 503 and `assertReady` throws, so that a build needs no secrets. */
   url: string | undefined;
-  /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, the first check reports it. */
+  /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, each check is a 503 and `assertReady` throws. */
   token: string | undefined;
   /** Allow an `http://` URL to a host other than this machine. It sends the token in clear text. Default: false. */
   allowInsecureHttp?: boolean | undefined;
