@@ -22,7 +22,7 @@ function gateBy(file, ...rules) {
   const name = `one-${(named += 1)}`;
   const limits = { [name]: { quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 86_400_000 }] } };
   const limited = rules.map((rule) => ({ ...(typeof rule === "string" ? { path: rule } : rule), limits: [name] }));
-  return Gate.fromRules({ ...file, limits, rules: limited }, { platform: "direct", stores: { default: (limit) => new Tidegate(limit) } });
+  return Gate.fromRules({ ...file, limits, rules: limited }, { platform: "direct", onError() {}, stores: { default: (limit) => new Tidegate(limit) } });
 }
 
 async function served(t, app, of = http) {
@@ -85,6 +85,7 @@ test("a target that servers read in different ways is a 400, also where no rule 
   app.use(limit(gateOf("/login"))).use(hello);
   const port = await served(t, app);
   for (const target of ["http://a,b/login", "foo://localhost/login", "http://a%2flogin"]) assert.equal(await status(port, target), 400, target);
+  assert.deepEqual([await status(port, "http://user:password@localhost/login"), await status(port, "/login")], [200, 429]);
   assert.deepEqual([await status(port, "*", "OPTIONS"), await status(port, "//"), await status(port, "http://localhost")], [200, 200, 200]);
 });
 

@@ -109,7 +109,10 @@ function requestOf({ method = "GET", url = "/", originalUrl = url, headers }: No
   }
   const authority = headers[":authority"];
   if (typeof authority === "string" && !init.has("host")) init.set("host", authority);
-  return new Request(URL.canParse(originalUrl, "http://localhost") ? new URL(originalUrl, "http://localhost") : "http://localhost", {
+  const parsed = new URL(URL.canParse(originalUrl, "http://localhost") ? originalUrl : "/", "http://localhost");
+  // No `Request` has credentials in its URL.
+  [parsed.username, parsed.password] = ["", ""];
+  return new Request(parsed, {
     method: NO_METHODS.includes(method.toUpperCase()) ? "GET" : method,
     headers: init,
   });
