@@ -63,7 +63,7 @@ const cases = {
     ["/%25%32%35%36%31ccount", "/account"],
   ],
   fastify: [["/account;x=y", "/account"], ["/shop/", "/shop/{item}"]],
-  connect: [["/account.x", undefined]],
+  connect: [["/account.x", undefined], ["/shop//", "/shop/{item}"]],
 };
 
 /** What a request of a middleware is charged to: the names of its limits, as the pages of their rules. */

@@ -62,7 +62,14 @@ function connectOf() {
   // A mount is all that is below it, and so are the rules.
   const gate = limit(gateOf("/*"));
   for (const { name, mount, path } of ROUTES) if (!path.includes("{") && path !== "/") app.use(mount + path, gate).use(mount + path, answer(name));
-  return http.createServer(app);
+  return http.createServer((req, res) => {
+    try {
+      app(req, res);
+    } catch {
+      // Connect throws for a URL that Node.js cannot parse.
+      res.writeHead(400).end();
+    }
+  });
 }
 
 function polkaOf() {

@@ -21,8 +21,14 @@ const withEmpty = (path: string): string[] => (path.endsWith("/") ? [`${path}%00
 /** Slashes at the end and double slashes are among the readings of each path. */
 export const FRAMEWORKS = {
   express: { ignoresCase: true },
-  // A mount of Connect ends at a dot, too.
-  connect: { ignoresCase: true, routed: (path) => [path.replace(/\./g, "/.")] },
+  // A mount of Connect ends at a dot, too. Polka leaves out a slash at the end and no other, so that a parameter may be empty.
+  connect: {
+    ignoresCase: true,
+    routed: (path) => {
+      const own = path.replace(/\/$/, "");
+      return [path.replace(/\./g, "/."), own, ...withEmpty(own)];
+    },
+  },
   koa: { ignoresCase: true },
   // Fastify 4 ends a path at a semicolon. In all versions, a parameter at the end may be empty.
   fastify: { ignoresCase: false, routed: (path) => [path, path.split(";", 1)[0]!].flatMap((path) => [path, ...withEmpty(path)]) },
