@@ -36,7 +36,8 @@ pub fn routes(config: &mut web::ServiceConfig) {
     );
 }
 
-async fn limit(
+/// Asks the gate about each request.
+pub async fn limit(
     gate: Data<Gate<'static>>,
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,

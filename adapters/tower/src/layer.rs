@@ -37,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) gate: Arc<Gate<'static>>,
     pub(crate) clock: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
     peer: fn(&Extensions) -> Option<IpAddr>,
+    original_uri: fn(&Extensions) -> Option<&Uri>,
     cost: Option<OfHead<u64>>,
     estimate: Option<OfHead<u64>>,
     keys: Vec<(Box<str>, OfHead<Option<Key>>)>,
@@ -90,6 +91,7 @@ impl RateLimitLayer {
             gate: gate.into(),
             clock: Arc::new(UnixMillis::now),
             peer,
+            original_uri,
             cost: None,
             estimate: None,
             keys: Vec::new(),
@@ -131,6 +133,25 @@ impl RateLimitLayer {
     ) -> Result<Self, Error> {
         self.0.gate.rules().declares(dimension)?;
         Ok(self.with(|settings| settings.keys.push((dimension.into(), Arc::new(key)))))
+    }
+
+    /// Sets where the URI is that arrived, for a router that removes its prefix from the URI before the layer sees it. Without that, a rule
+    /// for `/api/login` does not apply to a router that is nested at `/api` and sees `/login`.
+    ///
+    /// With the feature `axum`, which is on by default, the layer finds that of axum 0.8 itself. Set it for another version of axum, and for
+    /// other frameworks whose nested routers change the URI.
+    ///
+    /// ```
+    /// # use tidegate_tower::{Gate, RateLimitLayer};
+    /// # fn of(gate: Gate<'static>) -> Result<RateLimitLayer, tidegate_tower::Error> {
+    /// use axum::extract::OriginalUri;
+    /// let layer = RateLimitLayer::new(gate)?;
+    /// Ok(layer.original_uri(|extensions| extensions.get::<OriginalUri>().map(|uri| &uri.0)))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn original_uri(self, original_uri: fn(&Extensions) -> Option<&Uri>) -> Self {
+        self.with(|settings| settings.original_uri = original_uri)
     }
 
     /// Sets which requests are not limited, besides those that the rules exempt.
@@ -210,7 +231,7 @@ impl Settings {
             self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
         let fields = Fields(&head.headers);
-        let uri = original(head);
+        let uri = (self.original_uri)(&head.extensions).unwrap_or(&head.uri);
         let peer = (self.peer)(&head.extensions);
         let mut request =
             Request::new(head.method.as_str(), uri.path(), &fields, (self.clock)()).peer(peer).keys(&keys);
@@ -287,13 +308,16 @@ impl Drop for AsksAhead {
     }
 }
 
-/// The URI that arrived. A nested router of axum removes its prefix from the request's own.
-fn original(head: &Parts) -> &Uri {
+/// The URI that arrived, if a router of axum has noted it. A nested router removes its prefix from the request's own.
+#[cfg_attr(not(feature = "axum"), expect(clippy::missing_const_for_fn, reason = "it is a setting"))]
+fn original_uri(extensions: &Extensions) -> Option<&Uri> {
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {
-        return uri;
+    return extensions.get::<axum::extract::OriginalUri>().map(|uri| &uri.0);
+    #[cfg(not(feature = "axum"))]
+    {
+        let _ = extensions;
+        None
     }
-    &head.uri
 }
 
 /// The header fields of a request, for the gate.

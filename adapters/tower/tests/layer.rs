@@ -359,3 +359,25 @@ async fn a_request_counts_at_the_time_when_its_key_is_known() {
         assert_eq!(*response.body(), clock.load(Ordering::SeqCst).to_string());
     }
 }
+
+/// The URI that arrived, as another framework notes it.
+#[derive(Clone)]
+struct Arrived(http::Uri);
+
+#[tokio::test]
+async fn rules_match_the_path_that_another_framework_has_noted() {
+    let rules = Rules::parse(
+        "rules.json",
+        r#"{ "limits": { "login": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 60000 }] } },
+            "rules": [{ "path": "/v1/login", "limits": ["login"] }] }"#,
+    );
+    let gate = Gate::new(rules.unwrap(), MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let layer = of(gate).original_uri(|extensions| extensions.get::<Arrived>().map(|arrived| &arrived.0));
+    let hello = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let service = layer.layer(hello);
+    for status in [200, 429] {
+        let request = Request::get("/login").header("x-vercel-forwarded-for", "192.0.2.9");
+        let request = request.extension(Arrived("/v1/login".parse().unwrap())).body(String::new()).unwrap();
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), status);
+    }
+}
