@@ -309,15 +309,14 @@ impl Drop for AsksAhead {
 }
 
 /// The URI that arrived, if a router of axum has noted it. A nested router removes its prefix from the request's own.
-#[cfg_attr(not(feature = "axum"), expect(clippy::missing_const_for_fn, reason = "it is a setting"))]
+#[cfg(feature = "axum")]
 fn original_uri(extensions: &Extensions) -> Option<&Uri> {
-    #[cfg(feature = "axum")]
-    return extensions.get::<axum::extract::OriginalUri>().map(|uri| &uri.0);
-    #[cfg(not(feature = "axum"))]
-    {
-        let _ = extensions;
-        None
-    }
+    extensions.get::<axum::extract::OriginalUri>().map(|uri| &uri.0)
+}
+
+#[cfg(not(feature = "axum"))]
+const fn original_uri(_: &Extensions) -> Option<&Uri> {
+    None
 }
 
 /// The header fields of a request, for the gate.
