@@ -33,9 +33,9 @@ fn handler(seen: &Seen, name: &'static str) -> MethodRouter {
     any(move || async move { seen.run(name) })
 }
 
-/// The path of a rule as axum writes it: `{*rest}` for a star, and braces twice.
+/// The path of a rule as axum writes it: `{*rest}` for a star.
 fn written(path: &str) -> String {
-    path.replace('*', "{*rest}").replace("%7Bx%7D", "{{x}}")
+    path.replace('*', "{*rest}")
 }
 
 /// A router of the routes below a prefix, without it.

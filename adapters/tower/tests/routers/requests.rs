@@ -140,7 +140,7 @@ pub(crate) fn plain(chance: &mut Chance, path: &str) -> String {
     let segments = path.split('/').map(|segment| match segment {
         "*" => ["x", "x/y", "7"][chance.below(3)].to_string(),
         _ if segment.starts_with('{') => ["7", "t", "%C3%A9"][chance.below(3)].to_string(),
-        _ => segment.replace("%7B", "{").replace("%7D", "}"),
+        _ => segment.to_string(),
     });
     segments.collect::<Vec<_>>().join("/")
 }
