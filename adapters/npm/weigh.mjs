@@ -21,7 +21,7 @@ export function bundled(contents, conditions) {
     format: "esm",
     platform: "browser",
     conditions,
-    external: ["*?module", "node:*", "cloudflare:*", "crypto"],
+    external: ["*?module", "node:*", "cloudflare:*", "crypto", "jose/*"],
   });
   return outputFiles[0].contents;
 }
