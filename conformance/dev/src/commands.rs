@@ -1,6 +1,7 @@
 //! The command line of `tidegate-dev`.
 
 mod bench_report;
+mod mistakes;
 mod mutants;
 mod peers;
 mod predict;
@@ -26,6 +27,8 @@ struct Args {
 enum Command {
     /// Show which fixtures catch each deliberately broken limiter. Exit with 1 if one survives.
     Mutants(mutants::Args),
+    /// Put each past mistake back into the code, and run the test that was written for it. Exit with 1 if the test passes.
+    Mistakes(mistakes::Args),
     /// Replay the fixtures on other rate limiters, and show how each differs from what it claims. Exit with 1 if one could not
     /// run.
     Peers(peers::Args),
@@ -41,6 +44,7 @@ enum Command {
 pub fn main() -> ExitCode {
     program::main(Args::command(), |args: Args| match args.command {
         Command::Mutants(args) => mutants::run(&args),
+        Command::Mistakes(args) => mistakes::run(&args),
         Command::Peers(args) => peers::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::BenchReport(args) => bench_report::run(&args),

@@ -1,6 +1,6 @@
 //! The program `tidegate-dev`, for the maintainers of this repository. `tidegate-dev --help` lists its commands.
 //!
-//! [`mutants`] are broken limiters that prove that the suite catches errors. [`peer`] holds the rate limiters of others to their
+//! [`mutants`] are broken limiters that prove that the suite catches errors, and [`mistakes`] are those that the code once had. [`peer`] holds the rate limiters of others to their
 //! claims. [`predict`] holds the simulator to what the targets did, and [`mod@bench`] compares what the benchmarks measured.
 
 // A full pipe makes the standard library's macros panic; see `tidegate_conformance::output`.
@@ -8,6 +8,7 @@
 
 pub mod bench;
 mod commands;
+pub mod mistakes;
 pub mod mutants;
 pub mod peer;
 pub mod predict;
