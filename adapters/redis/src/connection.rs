@@ -119,10 +119,22 @@ struct Dialing {
 #[derive(Clone)]
 struct Live {
     connection: Connection,
-    /// The number of answers received. Its address also identifies this connection.
-    answers: Arc<AtomicU64>,
+    opened: Instant,
+    /// How long after that the last answer came, in milliseconds. Its address also identifies this connection.
+    answered_ms: Arc<AtomicU64>,
     /// Whether the connection was dropped because it stayed silent.
     dropped: Arc<AtomicBool>,
+}
+
+impl Live {
+    fn answered(&self) {
+        let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.answered_ms.fetch_max(ms, Ordering::Relaxed);
+    }
+
+    fn is_silent_since(&self, instant: Instant) -> bool {
+        self.opened + Duration::from_millis(self.answered_ms.load(Ordering::Relaxed)) <= instant
+    }
 }
 
 /// The last failed attempt to connect.
@@ -149,10 +161,9 @@ impl Link {
             Some(live) => live,
             None => self.dial(deadline).await?,
         };
-        let answers = live.answers.load(Ordering::Relaxed);
         let missed = match deadline.until(live.connection.send(command)).await {
             Ok(Ok(value)) => {
-                live.answers.fetch_add(1, Ordering::Relaxed);
+                live.answered();
                 if let Value::ServerError(error) = &value
                     && error.kind() == Some(ServerErrorKind::ReadOnly)
                 {
@@ -174,8 +185,8 @@ impl Link {
             }
             Err(missed) => missed,
         };
-        // A connection that stayed silent for a whole deadline may be dead.
-        if missed == Missed::Deadline && live.answers.load(Ordering::Relaxed) == answers {
+        // A connection that stayed silent for a whole deadline may be dead. The second command of a call has a part of it.
+        if missed == Missed::Deadline && live.is_silent_since(deadline.began()) {
             live.dropped.store(true, Ordering::Relaxed);
             self.discard(&live);
         }
@@ -194,7 +205,7 @@ impl Link {
 
     fn discard(&self, lost: &Live) {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
-        if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.answers, &lost.answers)) {
+        if live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.answered_ms, &lost.answered_ms)) {
             *live = None;
         }
     }
@@ -250,7 +261,8 @@ impl Link {
             Ok(connection) => {
                 *failure = None;
                 self.dialing.eviction.ask(connection.clone(), Duration::from_millis(self.deadline.get()));
-                let live = Live { connection, answers: Arc::default(), dropped: Arc::default() };
+                let live =
+                    Live { connection, opened: Instant::now(), answered_ms: Arc::default(), dropped: Arc::default() };
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)
             }

@@ -39,6 +39,12 @@ impl Deadline {
         timeout_at(self.at, work).await.map_err(|_| self.missed())
     }
 
+    /// When the call began.
+    #[cfg(feature = "resp")]
+    pub(crate) fn began(&self) -> Instant {
+        self.at - self.after
+    }
+
     #[cfg(feature = "resp")]
     pub(crate) fn has_passed(&self) -> bool {
         Instant::now() >= self.at
