@@ -126,6 +126,7 @@ impl<'s> Gate<'s> {
     /// [dimension](Rules#dimensions) that is not declared, or if the file describes tokens that nothing
     /// [verifies](Rules::verify_tokens), and [`Unsupported`](ErrorKind::Unsupported) if its store
     /// lacks a feature that its limits need. Both name the rule.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn with_stores<'a>(
         rules: Rules,
         stores: impl IntoIterator<Item = (&'a str, Box<dyn ErasedLimiter + 's>)>,

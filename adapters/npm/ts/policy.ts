@@ -80,7 +80,7 @@ const NUMBERS = {
 const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 /** The algorithms whose state is longer, the more requests it counts. */
 const GROWING: (keyof typeof NUMBERS)[] = ["slidingLog", "concurrency"];
-/** The largest limit of a text that is counted by a log, whose state has up to 12 bytes for each unit. */
+/** The largest limit of such an algorithm whose states are short. A text up to it is counted by a log. */
 const LOG_MAX = 100;
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
 /** The units as words. */
@@ -90,9 +90,9 @@ const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
 const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 } }`;
 
 /** Reads a policy. Whether its numbers are right is for `core/policy.ts`. */
-export function policy(value: unknown): ReadyPolicy & { statesGrow: boolean } {
+export function policy(value: unknown): ReadyPolicy & { statesAreLong: boolean } {
   const ready = (Object(value) as { [PARTS]?: ReadyPolicy })[PARTS] ?? read(value);
-  return { ...ready, statesGrow: ready.quotas.some(({ algorithm }) => GROWING.includes(ALGORITHMS[algorithm]!)) };
+  return { ...ready, statesAreLong: ready.quotas.some(({ algorithm, amount }) => amount > LOG_MAX && GROWING.includes(ALGORITHMS[algorithm]!)) };
 }
 
 /** A policy of the gate, as the option of a limiter. `policy` reads the same of it. */

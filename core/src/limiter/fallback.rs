@@ -143,6 +143,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     }
 
     /// Tells nobody of the store's health, because the gate does.
+    #[cfg(feature = "gate")]
     pub(crate) fn unobserved(mut self) -> Self {
         self.observer = Observer::none();
         self

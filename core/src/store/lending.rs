@@ -86,7 +86,6 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// # Errors
     /// [`ErrorKind::Unsupported`] if it does not lend, and [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or
     /// the slice is zero.
-    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
         lender.capabilities().requires_loans()?;
         terms.verify()?;

@@ -11,8 +11,8 @@ import type { Place } from "./place.js";
 interface RestOptions extends ScriptOptions {
   /** Undefined if each check ends before it asks. */
   place: Place | undefined;
-  /** Whether a state is longer, the more requests it counts. */
-  statesGrow: boolean;
+  /** Whether the state of a key that has sent many requests is long. */
+  statesAreLong: boolean;
 }
 
 /** A database over REST. */
@@ -20,19 +20,19 @@ export class Rest extends Scripts {
   readonly name = "upstash";
   readonly #batches: Batches;
   readonly #token: string;
-  readonly #statesGrow: boolean;
+  readonly #statesAreLong: boolean;
 
   constructor(core: Core, options: RestOptions) {
     super(core, options);
     const endpoint = options.place && new Endpoint(options.place);
     this.#batches = new Batches((body, signal) => endpoint!.post(body, signal), () => this.batchScript);
     this.#token = options.place?.token ?? "";
-    this.#statesGrow = options.statesGrow;
+    this.#statesAreLong = options.statesAreLong;
   }
 
   /** The answers contain the states, so that long ones of some clients could make the answer to several too long or too late for all. */
   protected override carry(command: Command, question: Question, signal: AbortSignal | undefined): Promise<unknown> {
-    if (this.#statesGrow || !this.mayJoin(question) || this.#batches.isAlone(signal)) {
+    if (this.#statesAreLong || !this.mayJoin(question) || this.#batches.isAlone(signal)) {
       return this.#batches.say(this.alone(command, question), signal);
     }
     this.joins(question);
