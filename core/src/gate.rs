@@ -75,9 +75,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::notice::Notices;
 use self::responses::Draws;
-use self::rules::{Applied, RuleTerms, placed, unknown_store};
+use self::rules::{Applied, RuleTerms, placed};
 use self::sender::Sender;
-use self::stores::{Composed, Watched, composed, lends};
+use self::stores::{Composed, Watched, composed, lends, unknown_store};
 use crate::instead::Instead;
 use crate::lending::Terms;
 use crate::quoted::Quoted;

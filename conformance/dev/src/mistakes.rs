@@ -129,10 +129,10 @@ impl Copy {
         let made = if copy.root.exists() { fs::remove_dir_all(&copy.root) } else { Ok(()) };
         let made = made.and_then(|()| fs::create_dir_all(&copy.root));
         made.map_err(|error| format!("{}: {error}", copy.root.display()))?;
-        // With the times of files, so that cargo compiles only what has changed.
+        // Tests look for tools and servers in `target`. With the times of files, so that cargo compiles only what has changed.
         let mut script =
             "from=../../..; git -C $from ls-files -z --cached --others --exclude-standard --full-name >files &&
-            (cd $from && xargs -0 cp --parents --no-dereference --preserve=timestamps -t target/mistakes/tree) <files"
+            ln -s ../.. target && (cd $from && xargs -0 cp --parents --no-dereference --preserve=timestamps -t target/mistakes/tree) <files"
                 .to_string();
         for made in ["node_modules", "reference", "dist", "modules"] {
             let made = format!("adapters/npm/{made}");

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
-pub(super) use self::store_names::unknown as unknown_store;
 use super::by::DIMENSIONS;
 use super::bytes::{self, bytes_of_fields};
 use super::file::{OnFailure, Source};

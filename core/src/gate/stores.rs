@@ -13,11 +13,12 @@ use self::borrowing::Borrowing;
 pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
-use super::rules::unknown_store;
+use crate::instead::Instead;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};
 use crate::limiter::{deny_cache, fallback};
+use crate::quoted::Quoted;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
     Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered, UnixMillis,
@@ -467,6 +468,11 @@ fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>
         let known: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
         unknown_store(field, wanted, &known)
     })
+}
+
+/// An error about a store that a gate does not have.
+pub(super) fn unknown_store(field: &str, name: &str, known: &[&str]) -> Error {
+    Error::invalid(format!("{field}: there is no store {}; {}", Quoted(name), Instead::of(name, known)))
 }
 
 /// Such as `, replaced by memory (10 % of each limit) while it is down, denials cached for 10000 ms`.

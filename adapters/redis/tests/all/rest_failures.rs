@@ -260,7 +260,8 @@ async fn the_script_is_sent_first_and_when_it_is_missing_within_the_one_deadline
     let once = limiter(&server.uri());
     assert!(check(&once).await.unwrap().is_allowed());
     let began = Instant::now();
-    assert_eq!(check(&once).await.unwrap_err().kind(), ErrorKind::Timeout);
+    // It has answered the call, so it is not down.
+    assert_eq!(check(&once).await.unwrap_err().kind(), ErrorKind::Contended);
     assert!(began.elapsed() < 3 * DEADLINE / 2, "{:?}", began.elapsed());
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Rule, Rules};
 use crate::Error;
-use crate::gate::stores::StoreRules;
+use crate::gate::stores::{StoreRules, unknown_store};
 use crate::instead::Instead;
 use crate::quoted::Quoted;
 
@@ -26,7 +26,7 @@ impl Rules {
     /// [`Invalid`](crate::ErrorKind::Invalid) with the nearest name.
     pub fn check_stores(&self, known: &[&str]) -> Result<(), Error> {
         let check = |field: &str, name: &str| {
-            if known.contains(&name) { Ok(()) } else { Err(unknown(field, name, known)) }
+            if known.contains(&name) { Ok(()) } else { Err(unknown_store(field, name, known)) }
         };
         for rule in &self.rules {
             rule.store().map_or(Ok(()), |name| check(&format!("rule {}", Quoted(rule.name())), name))?;
@@ -85,9 +85,4 @@ impl Rules {
     fn unnamed(&self) -> impl Iterator<Item = &str> {
         self.entries().filter(|name| !self.counting().chain(self.asked()).any(|known| known == *name))
     }
-}
-
-/// An error about a store that a gate does not have.
-pub(in crate::gate) fn unknown(field: &str, name: &str, known: &[&str]) -> Error {
-    Error::invalid(format!("{field}: there is no store {}; {}", Quoted(name), Instead::of(name, known)))
 }
