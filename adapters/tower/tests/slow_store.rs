@@ -85,7 +85,7 @@ async fn ask(server: std::net::SocketAddr, how: &str, nth: usize) -> String {
     );
     let mut stream = TcpStream::connect(server).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    if how == "aborted" && nth % 3 > 0 {
+    if how == "aborted" && !nth.is_multiple_of(3) {
         sleep(Duration::from_millis(20 * (nth as u64 % 7))).await;
         stream.set_zero_linger().unwrap();
         return String::new();

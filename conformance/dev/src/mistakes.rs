@@ -129,10 +129,11 @@ impl Copy {
         let made = if copy.root.exists() { fs::remove_dir_all(&copy.root) } else { Ok(()) };
         let made = made.and_then(|()| fs::create_dir_all(&copy.root));
         made.map_err(|error| format!("{}: {error}", copy.root.display()))?;
-        // Tests look for tools and servers in `target`. With the times of files, so that cargo compiles only what has changed.
+        // What cargo compiles is kept, and files have their times, so that it compiles only what has changed.
         let mut script =
             "from=../../..; git -C $from ls-files -z --cached --others --exclude-standard --full-name >files &&
-            ln -s ../.. target && (cd $from && xargs -0 cp --parents --no-dereference --preserve=timestamps -t target/mistakes/tree) <files"
+            mkdir -p ../target && ln -s ../target target && ln -sfn ../../tools target/tools && ln -sfn ../../hosts target/hosts &&
+            (cd $from && xargs -0 cp --parents --no-dereference --preserve=timestamps -t target/mistakes/tree) <files"
                 .to_string();
         for made in ["node_modules", "reference", "dist", "modules"] {
             let made = format!("adapters/npm/{made}");
@@ -173,13 +174,11 @@ impl Copy {
         write(&right)?;
         outcome.map_err(|said| format!("it does not compile:\n{said}"))
     }
+
     /// Runs a script in the copy. Returns what it printed, as an error if it failed.
     fn shell(&self, script: &str) -> Result<String, String> {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", script])
-            .current_dir(&self.root)
-            .env("CARGO_TARGET_DIR", self.root.with_file_name("target"));
+        command.args(["-c", script]).current_dir(&self.root);
         let output = command.output().map_err(|error| format!("sh: {error}"))?;
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         if output.status.success() { Ok(said) } else { Err(said) }
