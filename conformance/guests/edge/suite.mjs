@@ -81,7 +81,7 @@ export function suite(make) {
       return judged(await gateOf(call).check(arrived(call), options));
     },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
-      const policy = { name: "identify", quotas: ["1 / s"] };
+      const policy = { name: "identify", quotas: [{ fixedWindow: { limit: 1, windowMs: 1_000 } }] };
       const options = { policy, platform, onError: () => undefined, trustTrueClientIp: trust_true_client_ip, identify: () => ({ subject, apiKey: api_key }) };
       const limiter = make(ipv6_prefix === undefined ? options : { ...options, ipv6Prefix: ipv6_prefix });
       const key = await limiter.identify(new Request("https://example.com/", { headers }), peer);
