@@ -1,3 +1,5 @@
+//! Questions to a store that go on without the check that has asked them.
+
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
