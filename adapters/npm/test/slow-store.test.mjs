@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, connect } from "node:net";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { after, describe, test } from "node:test";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
 import { Gate } from "@tidegate/edge/gate";
@@ -87,37 +88,54 @@ const OPTIONS = Object.keys(limitersOn({}, ""));
 /** The key of the nth check. */
 const clients = { "one hot key": () => "user:1", "many keys": (nth) => `user:${nth % 23}` };
 
+/** On a machine that lets a process wait this long, an answer at 90 % of the deadline may come after it. */
+const BUSY_MS = 60;
+const ATTEMPTS = 5;
+
+/** Plays a client. Returns what was opened, the most that a key got, and how long this process had to wait for its turn. */
+async function played(name, keyOf, percent, prefix) {
+  const lag = monitorEventLoopDelay({ resolution: 10 });
+  lag.enable();
+  // The first connection is slow, too: a client needs two answers to open one. The first leases are not.
+  let delayMs = (DEADLINE_MS * Math.min(percent, 45)) / 100;
+  const [redis, rest] = await Promise.all([server.redis, server.url].map((url) => slowly(new URL(url).port, () => delayMs)));
+  const ask = limitersOn({ redis, upstash: `http://127.0.0.1:${rest}` }, prefix)[name]();
+  const admitted = new Map();
+  const check = async (nth) => {
+    const key = keyOf(nth);
+    const { failedOpen, origin, allowed, error } = await ask(key, nth);
+    if (failedOpen || origin === "fallback") return `check ${nth}: ${error}`;
+    if (allowed) admitted.set(key, (admitted.get(key) ?? 0) + 1);
+    return undefined;
+  };
+  const opened = [await check(0)];
+  delayMs = 0;
+  for (let nth = 1; nth < 100; nth++) opened.push(await check(nth));
+  delayMs = (DEADLINE_MS * percent) / 100;
+  const asked = [];
+  for (let nth = 100; nth < 180; nth++) {
+    asked.push(check(nth));
+    if (nth % 10 === 9) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  opened.push(...(await Promise.all(asked)));
+  lag.disable();
+  return { opened: opened.filter(Boolean), most: Math.max(...admitted.values()), lagMs: lag.max / 1e6 };
+}
+
 // Each takes some seconds, of which the process works for a few milliseconds. All at once would be more than it can do in time.
 describe("a slow store that answers in time", { concurrency: 10 }, () => {
   for (const percent of [20, 50, 90]) {
     for (const [client, keyOf] of Object.entries(clients)) {
       for (const name of OPTIONS) {
         test(`${name}, ${client}, ${percent} % of the deadline`, async () => {
-          // The first connection is slow, too: a client needs two answers to open one. The first leases are not.
-          let delayMs = (DEADLINE_MS * Math.min(percent, 45)) / 100;
-          const [redis, rest] = await Promise.all([server.redis, server.url].map((url) => slowly(new URL(url).port, () => delayMs)));
-          const ask = limitersOn({ redis, upstash: `http://127.0.0.1:${rest}` }, `${percent}-${client}`)[name]();
-          const admitted = new Map();
-          const check = async (nth) => {
-            const key = keyOf(nth);
-            const { failedOpen, origin, allowed, error } = await ask(key, nth);
-            if (failedOpen || origin === "fallback") return `check ${nth}: ${error}`;
-            if (allowed) admitted.set(key, (admitted.get(key) ?? 0) + 1);
-            return undefined;
-          };
-          const opened = [await check(0)];
-          delayMs = 0;
-          for (let nth = 1; nth < 100; nth++) opened.push(await check(nth));
-          delayMs = (DEADLINE_MS * percent) / 100;
-          const asked = [];
-          for (let nth = 100; nth < 180; nth++) {
-            asked.push(check(nth));
-            if (nth % 10 === 9) await new Promise((resolve) => setTimeout(resolve, 100));
+          let last;
+          // Where the machine kept the store from answering in time, the case is played again.
+          for (let nth = 0; nth < ATTEMPTS; nth++) {
+            last = await played(name, keyOf, percent, `${percent}-${client}-${nth}`);
+            if (last.opened.length === 0 || last.lagMs < BUSY_MS) break;
           }
-          opened.push(...(await Promise.all(asked)));
-          assert.deepEqual(opened.filter(Boolean), []);
-          const most = Math.max(...admitted.values());
-          assert.ok(most > 0 && most <= LIMIT, `${most} of ${LIMIT}`);
+          assert.deepEqual(last.opened, []);
+          assert.ok(last.most > 0 && last.most <= LIMIT, `${last.most} of ${LIMIT}`);
         });
       }
     }

@@ -201,3 +201,23 @@ async fn a_server_that_has_answered_a_call_is_not_down() {
     assert_eq!(check().await.unwrap_err().kind(), ErrorKind::Contended);
     check().await.unwrap();
 }
+
+/// After `NOSCRIPT`, the second command of a call has less than a deadline, so its silence is no reason to give up the connection, on which
+/// another call is about to send its second command.
+#[tokio::test]
+async fn a_connection_is_given_up_after_a_whole_deadline_of_silence() {
+    let server = Server::start();
+    let address = delaying_proxy(server.port, Duration::from_millis(1_200)).await;
+    let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).deadline(Millis::from_secs(2));
+    let limiter = Redis::new(config.connections(1)).unwrap().limiter();
+    let (policy, key) = (bucket(5), key());
+    let check = || limiter.check(Check::new(&policy, &key, NOW));
+    check().await.unwrap();
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection()).unwrap();
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        check().await
+    };
+    let (one, other) = tokio::join!(check(), later);
+    assert_eq!([one, other].map(|answer| answer.map_err(|error| error.kind()).err()), [Some(ErrorKind::Contended); 2]);
+}
