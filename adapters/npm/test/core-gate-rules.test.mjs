@@ -222,6 +222,8 @@ function places(inside, found = []) {
 /** Changes a value, or a name. */
 function change(rules, chance) {
   const all = places(rules);
+  // The changes before may have left nothing.
+  if (all.length === 0) return;
   const [inside, key] = chance.from(all);
   switch (chance.below(6)) {
     case 0:
