@@ -246,7 +246,7 @@ const KINDS = ["contended", "refused", "unknown_charge", "token_reused", "invali
 function answered(chance, [verb, , [, , , , quotas], , , now], isDown) {
   if (isDown ? !chance.once(8) : chance.once(25)) return { kind: chance.from(["unavailable", "timeout"]), message: `no answer ${chance.below(9)}` };
   if (chance.once(verb === "settle" ? 3 : 12)) return { kind: verb === "settle" && chance.once(2) ? "unknown_charge" : chance.from(KINDS), message: `refused ${chance.below(9)}` };
-  const status = chance.from([0, 0, 0, 0, 1, 1, 1, 2, 2]);
+  const status = chance.from([0, 0, 0, 1, 1, 2, 2]);
   const wait = status === 1 ? (chance.once(10) ? -1 : chance.below(chance.from([10, 2_000, 9_000, 9_000]))) : -1;
   const counts = () => [chance.below(50), chance.once(5) ? -1 : chance.below(9_000)];
   const origin = chance.once(8) ? chance.from(status === 0 ? [4] : [1, 4]) : 0;
@@ -299,7 +299,7 @@ test("the same is asked of the stores, and decided, for any order of checks, set
     }
   }
   const wanted = ["at once", "allowed by 0", "denied by 0", "never by 0", "allowed by 2", "denied by 2", "never by 2", "denied by 3", "unavailable", "timeout", "unknown_charge", "refused"];
-  for (const one of wanted) assert.ok(seen[one] > 0, JSON.stringify(seen));
+  for (const one of wanted) assert.ok(seen[one] > STEPS / 2_000, JSON.stringify(seen));
 });
 
 const WAITING = [1, 0, 5_000, 0, NOW, 0, 0, 20, 0, 5_000];
