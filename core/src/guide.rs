@@ -2,6 +2,7 @@
 //!
 //! | to | read |
 //! |-|-|
+//! | write a rules file: every table and key | [`rules`] |
 //! | choose an algorithm, or block a key by hand | [`algorithms`] |
 //! | choose a key: dimensions, addresses, proxies, IPv6 | [`keys`] |
 //! | limit by several keys at once | [`several_keys`] |
@@ -30,6 +31,8 @@ pub mod keys {}
 pub mod observing {}
 #[doc = include_str!("../docs/replicas.md")]
 pub mod replicas {}
+#[doc = include_str!("../docs/rules.md")]
+pub mod rules {}
 #[doc = include_str!("../docs/several_keys.md")]
 pub mod several_keys {}
 #[doc = include_str!("../docs/testing.md")]

@@ -3,9 +3,13 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import path from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
+import { Tidegate } from "@tidegate/edge/testing";
 
 const root = path.join(import.meta.dirname, "..");
 const readme = readFileSync(path.join(root, "README.md"), "utf8");
@@ -22,6 +26,49 @@ test("each snippet has the lines of its app, in their order", () => {
     }
   }
 });
+
+test("the stream that the README relays is settled at its end, and when its client has gone", async () => {
+  const [, printed] = readme.match(/```js\n(async function relay\(.*?^})\n```/ms);
+  const policy = { name: "relay", quotas: [{ fixedWindow: { limit: 10_000, windowMs: 86_400_000 } }] };
+  const limiter = new Tidegate({ policy, now: 0 });
+  let settled = deferred();
+  const tidegate = {
+    check: (request, options) => limiter.check(request, { ...options, key: "one" }),
+    settle: (verdict, options) => limiter.settle(verdict, options).finally(() => settled.resolve()),
+  };
+  const relay = new Function("tidegate", "tokensIn", `return ${printed}`)(tidegate, (part) => part.length);
+  const remaining = async () => (await limiter.peek(new Request("http://localhost"), { key: "one" })).quotas[0].remaining;
+  /** A model that says 101 bytes for each that is asked for, and perhaps never ends. */
+  const model = (parts) => new ReadableStream({
+    pull: (controller) => (parts-- > 0 ? controller.enqueue(new Uint8Array(101)) : controller.close()),
+  }, { highWaterMark: 0 });
+  const server = createServer(async ({ url }, res) => {
+    const response = await relay(new Request("http://localhost"), new Response(model(Number(url.slice(1)))));
+    await pipeline(Readable.fromWeb(response.body), res).catch(() => {});
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const ask = (parts, options) => fetch(`http://127.0.0.1:${server.address().port}/${parts}`, options);
+
+  assert.equal((await (await ask(3)).arrayBuffer()).byteLength, 303);
+  await settled.promise;
+  assert.equal(await remaining(), 9_697);
+
+  settled = deferred();
+  const client = new AbortController();
+  const reader = (await ask(1e9, { signal: client.signal })).body.getReader();
+  await reader.read();
+  assert.equal(await remaining(), 7_697, "the estimate is charged meanwhile");
+  client.abort();
+  await settled.promise;
+  assert.ok((await remaining()) !== 7_697, "it is settled to what was sent until then");
+  server.closeAllConnections();
+  server.close();
+});
+
+function deferred() {
+  let resolve;
+  return { promise: new Promise((done) => (resolve = done)), resolve: () => resolve() };
+}
 
 describe("each test of docs/testing.md passes", { concurrency: 2 }, () => {
   const page = readFileSync(path.join(root, "docs/testing.md"), "utf8");

@@ -5,6 +5,7 @@ mod mistakes;
 mod mutants;
 mod peers;
 mod predict;
+mod rules_page;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     /// Compare what the benchmarks measured with their peers, and write bench.html and bench.json. Exit with 1 if a benchmark
     /// failed.
     BenchReport(bench_report::Args),
+    /// Write the reference part of core/docs/rules.md, as the schema of rules files has it.
+    RulesPage(rules_page::Args),
 }
 
 /// Runs the command line.
@@ -48,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Peers(args) => peers::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::BenchReport(args) => bench_report::run(&args),
+        Command::RulesPage(args) => rules_page::run(&args),
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`mutants`] are broken limiters that prove that the suite catches errors, and [`mistakes`] are those that the code once had. [`peer`] holds the rate limiters of others to their
 //! claims. [`predict`] holds the simulator to what the targets did, and [`mod@bench`] compares what the benchmarks measured.
+//! [`mod@rules_page`] is the reference of rules files.
 
 // A full pipe makes the standard library's macros panic; see `tidegate_conformance::output`.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
@@ -12,5 +13,6 @@ pub mod mistakes;
 pub mod mutants;
 pub mod peer;
 pub mod predict;
+pub mod rules_page;
 
 pub use commands::main;

@@ -26,7 +26,8 @@ use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 /// The header fields that make a CORS preflight of a request for `OPTIONS`.
 const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 
-/// The rules of a gate: which limits apply to which requests, at which cost, and by whose key.
+/// The rules of a gate: which limits apply to which requests, at which cost, and by whose key. [The guide](crate::guide::rules) has every
+/// table and key of a file.
 ///
 /// A file in TOML (with the feature `toml`) or JSON. Each `limit` is a [`Policy`], and may have other numbers for each tier of
 /// senders. Each rule matches requests and names their limits, which decide together, all or nothing.

@@ -9,4 +9,5 @@ declare const request: Request;
 declare function app(request: Request): Promise<Response>;
 declare function render(request: Request): Promise<Response>;
 declare function complete(request: Request): Promise<{ answer: string; tokens: number }>;
+declare function tokensIn(part: Uint8Array): number;
 declare function session(request: Request): Promise<string>;
