@@ -30,9 +30,10 @@ use crate::layer::Settings;
 /// # async fn complete(prompt: &str) -> (String, u64) { (prompt.to_string(), 120) }
 /// # fn app() -> Result<Router, tidegate_core::Error> {
 /// # let policy = Policy::new("llm", [Quota::token_bucket(100_000, 1_000, Millis::from_secs(1))?])?;
-/// # let (rules, client_ip) = (Rules::all(policy, OnFailure::Open), ClientIpSource::new(Platform::Vercel));
+/// # let (rules, client_ip) = (Rules::all(policy, OnFailure::Closed), ClientIpSource::new(Platform::Direct));
 /// # let gate = Gate::new(rules, MemoryLimiter::new(), client_ip)?;
-/// let layer = RateLimitLayer::new(gate)?.estimate(|_| 2_000)?;
+/// # let layer = RateLimitLayer::with_peer(gate, |_| None);
+/// let layer = layer.estimate(|_| 2_000)?;
 /// let app = Router::new().route("/chat", post(chat)).layer(layer);
 /// # Ok(app)
 /// # }

@@ -134,7 +134,7 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 /// }"#)?;
 /// let store = || Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>;
 /// let stores = [("main", store()), ("memory", store()), ("location", store())];
-/// let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
+/// let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Direct))?;
 /// assert_eq!(gate.shadows()[0].2.only_proposal_denies, 0);
 /// # Ok(())
 /// # }
@@ -440,7 +440,7 @@ impl Rules {
     /// use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60))?.by("tenant")?])?;
-    /// let gate = |rules| Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel));
+    /// let gate = |rules| Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct));
     /// assert!(gate(Rules::all(policy.clone(), OnFailure::Closed)).is_err());
     /// assert!(gate(Rules::all(policy, OnFailure::Closed).with_dimensions(["tenant"])).is_ok());
     /// # Ok(())
