@@ -72,6 +72,7 @@ wait "$finishing"
 node scripts.mjs "$modules/stores/redis/built.js"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$modules" --declarationDir "$new"
+node node_modules/typescript/bin/tsc --project ts/program --outDir "$modules"
 node bundle.mjs "$modules" "$new"
 rm -rf modules dist.old
 mv "$modules" modules

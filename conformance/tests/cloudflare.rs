@@ -3,8 +3,6 @@
 
 #[path = "cloudflare/kv.rs"]
 mod kv;
-#[path = "cloudflare/routed.rs"]
-mod routed;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -69,6 +70,29 @@ function deferred() {
   let resolve;
   return { promise: new Promise((done) => (resolve = done)), resolve: () => resolve() };
 }
+
+test("the commands of the program print what the README says", async () => {
+  const [, rules] = readme.split("\n## Rules in a file\n")[1].match(/^```json\n(.*?)^```$/ms);
+  const section = readme.split("\n### Checking and testing a file\n")[1].split("\n## ")[0];
+  const [, file] = section.match(/This one is `([^`]*)`/);
+  const [, fixture] = section.match(/^```json\n(.*?)^```$/ms);
+  const [, printed] = section.match(/^```console\n(.*?)^```$/ms);
+  const app = mkdtempSync(path.join(tmpdir(), "tidegate-readme-"));
+  try {
+    mkdirSync(path.dirname(path.join(app, file)), { recursive: true });
+    for (const [name, text] of [["rules.json", rules], [file, fixture], ["package.json", "{}"]]) writeFileSync(path.join(app, name), text);
+    const options = { cwd: app, env: { ...process.env, npm_config_offline: "true", npm_config_update_notifier: "false" } };
+    await promisify(execFile)("npm", ["install", "--no-audit", "--no-fund", root], options);
+    const commands = printed.split(/^\$ /m).slice(1).map((part) => [part.slice(0, part.indexOf("\n")), part.slice(part.indexOf("\n") + 1)]);
+    assert.equal(commands.length, 4);
+    for (const [command, output] of commands) {
+      const { stdout } = await promisify(execFile)("bash", ["-c", `{ ${command}; } 2>&1`], options);
+      assert.equal(stdout, output, command);
+    }
+  } finally {
+    rmSync(app, { recursive: true, force: true });
+  }
+});
 
 describe("each test of docs/testing.md passes", { concurrency: 2 }, () => {
   const page = readFileSync(path.join(root, "docs/testing.md"), "utf8");

@@ -103,7 +103,10 @@ impl Test {
                 (format!("cargo test --quiet --no-run {arguments}"), format!("cargo test --quiet {arguments}"))
             }
             Self::Npm(arguments) => {
-                let compile = "node node_modules/typescript/bin/tsc --outDir modules --declarationDir dist && node bundle.mjs modules dist";
+                let tsc = "node node_modules/typescript/bin/tsc";
+                let compile = format!(
+                    "{tsc} --outDir modules --declarationDir dist && {tsc} --project ts/program --outDir modules && node bundle.mjs modules dist"
+                );
                 (format!("cd adapters/npm && {compile}"), format!("cd adapters/npm && node --test {arguments}"))
             }
         }

@@ -9,16 +9,18 @@ import type { Rule, Rules } from "./rules/rules.js";
 import type { Facts } from "./facts.js";
 import type { Sender } from "./sender.js";
 
-/** Which rules, keys and limits apply to a request, and why, for people. `applied` are the rules, and `first` is the name of the first store. */
-export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, sender: Sender, first: string): string {
+/**
+ * Which rules, keys and limits apply to a request, and why, for people. `applied` are the rules, `first` is the name of the first store, and
+ * `unless` is when a store failure has another effect.
+ */
+export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, sender: Sender, first: string | undefined, unless = ""): string {
   const [rule, ...also] = applied;
   if (!rule) return "rule     none matches: not limited\n";
   const named = ({ name, pattern }: Rule) => `${name}: ${textOf(pattern)}`;
-  const others = matching(rules, facts, facts.paths).filter((other) => !applied.includes(other));
   const lines = [
     `rule     ${named(rule)}`,
     ...also.map((other) => `         and, as the path can be read so, ${named(other)}`),
-    ...others.map((other) => `         more specific than ${named(other)}`),
+    ...othersOf(rules, applied, facts).map((other) => `         more specific than ${named(other)}`),
     senderLine(rules, sender),
   ];
   const done = (...more: readonly string[]) => [...lines, ...more, ""].join("\n");
@@ -48,8 +50,13 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
     ),
     `store    ${rule.store ?? "the first"}${around ? described(around) : ""}`,
     ...(lease ? [`lease    at most ${lease.slice} units, for at most ${lease.lifetimeMs} ms`] : []),
-    `failure  ${fallback ? `${fallback.store} decides for ${fallback.atMostMs} ms, then ` : ""}${opens(applied, sender.tier) ? "open: not limited" : "closed: a 503"} while the store is down`,
+    `failure  ${fallback ? `${fallback.store} decides for ${fallback.atMostMs} ms, then ` : ""}${opens(applied, sender.tier) ? "open: not limited" : "closed: a 503"} while the store is down${unless}`,
   );
+}
+
+/** The rules that match a request too, but are less specific. */
+export function othersOf(rules: Rules, applied: readonly Rule[], facts: Facts): Rule[] {
+  return matching(rules, facts, facts.paths).filter((other) => !applied.includes(other));
 }
 
 function senderLine(rules: Rules, sender: Sender): string {

@@ -39,7 +39,6 @@ mod decided;
 mod gated;
 mod identity;
 mod mode;
-pub mod routed;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};

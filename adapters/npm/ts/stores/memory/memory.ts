@@ -32,6 +32,13 @@ export const BOUNDS: Bounds = { maxKeys: 1_000_000, whenFull: "evict" };
 const dimensions = new Map<string, Rows>();
 /** The first answers to tokens, by the id of a policy. */
 const answers = new Map<string, Answers>();
+
+/** Forgets the counts of all limiters that are made afterwards. */
+export function forget(): void {
+  dimensions.clear();
+  answers.clear();
+}
+
 /** Nobody can choose keys that share a count with another's. It is drawn when it is needed: Workers have no randomness before. */
 let secret: number | undefined;
 

@@ -1,0 +1,106 @@
+import { TidegateError } from "../error.js";
+import type { Command, Given } from "./arguments.js";
+import { Failed } from "./failure.js";
+import { pretty } from "./json.js";
+import { leaseOf } from "./lease.js";
+import { counted, errln, outln } from "./output.js";
+import { read, type RulesFile } from "./rules.js";
+import { checkOwnStores, checkStores, storeNames } from "./stores.js";
+
+const HELP = `\
+Check a rules file: say what is wrong or probably a mistake, and where. Exit with 1 if the file is
+not valid
+
+Usage: tidegate check [OPTIONS] <FILE>
+
+Arguments:
+  <FILE>  The rules file, in TOML or JSON
+
+Options:
+      --store <NAME>   A store of the gate that reads the file. May be repeated, the gate's first
+                       store first. Without it, the names in the table \`stores\` are compared with
+                       those of the rules
+      --deny-warnings  Exit with 1 if there are warnings
+      --json           Print JSON
+  -h, --help           Print help
+
+Examples:
+  tidegate check rules.toml                        say what is wrong, and where
+  tidegate check --deny-warnings rules.toml        fail on what is probably a mistake, too
+  tidegate check --store main --store memory rules.toml
+                                                   check all names of stores against those of the
+                                                   gate, its first store first
+  tidegate check --json rules.toml                 for another program
+
+The dimensions that \`by\` may name are sender (the default), ip, global, those of tokens.keys, and
+those that the file declares in
+its list \`dimensions\`.
+
+Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read.
+`;
+
+export const CHECK: Command = {
+  name: "check",
+  file: "FILE",
+  options: [{ name: "store", value: "NAME", isMany: true }, { name: "deny-warnings" }, { name: "json" }],
+  help: HELP,
+  run,
+};
+
+async function run(given: Given): Promise<void> {
+  const { file } = given;
+  const found = await readOr(file);
+  const checked = found instanceof TidegateError ? found : named(file, found, given.all("store"));
+  if (given.has("json")) outln(pretty(asJson(file, checked)));
+  else say(file, checked);
+  const isFine = !(checked instanceof TidegateError) && !(given.has("deny-warnings") && checked.rules.warnings.length > 0);
+  if (!isFine) throw new Failed();
+}
+
+/** A rules file, or what is wrong in it. */
+export async function readOr(file: string): Promise<RulesFile | TidegateError> {
+  try {
+    return await read(file);
+  } catch (thrown) {
+    if (thrown instanceof TidegateError) return thrown;
+    throw thrown;
+  }
+}
+
+/** Checks the names of stores. */
+function named(file: string, found: RulesFile, stores: readonly string[]): RulesFile | TidegateError {
+  try {
+    if (stores.length > 0) checkStores(found.rules, stores);
+    else checkOwnStores(found.rules);
+    return found;
+  } catch (thrown) {
+    const hint = stores.length > 0 ? "" : ", or name the stores of the gate with --store";
+    return new TidegateError("invalid", `${file}: ${TidegateError.from(thrown).message}${hint}`);
+  }
+}
+
+/** Prints what is wrong with a file, or that nothing is. */
+export function say(file: string, found: RulesFile | TidegateError): void {
+  if (found instanceof TidegateError) {
+    errln(`error: ${found.message}`);
+    return;
+  }
+  const { rules, warnings } = found.rules;
+  for (const warning of warnings) errln(`warning: ${warning}`);
+  outln(`${file}: ${counted(rules.length, "rule")}, ${counted(warnings.length, "warning")}`);
+  for (const [limit, { slice, lifetimeMs }] of found.leases) outln(`limit ${limit}: decided from loans of at most ${slice} units, for at most ${lifetimeMs} ms`);
+}
+
+function asJson(file: string, found: RulesFile | TidegateError): object {
+  if (found instanceof TidegateError) return { file, valid: false, error: found.message, warnings: [] };
+  const { rules, leases } = found;
+  return {
+    file,
+    valid: true,
+    rules: rules.rules.map(({ name }) => name),
+    dimensions: rules.dimensions,
+    leases: Object.fromEntries(leases.map(([limit, lease]) => [limit, leaseOf(lease)])),
+    stores: storeNames(rules),
+    warnings: rules.warnings,
+  };
+}

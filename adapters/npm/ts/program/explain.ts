@@ -1,0 +1,172 @@
+import { isIP } from "node:net";
+import { AddressSource, type Client } from "../core/address.js";
+import { invalid, TidegateError } from "../error.js";
+import { NOT_SIGNED, tokenOf } from "../gate/claims.js";
+import { Facts } from "../gate/facts.js";
+import { DIMENSIONS } from "../gate/rules/by.js";
+import { appliedTo } from "../gate/rules/find.js";
+import { quoted } from "../gate/rules/names.js";
+import type { Rule, Rules } from "../gate/rules/rules.js";
+import { Sender } from "../gate/sender.js";
+import type { Command, Given } from "./arguments.js";
+import { readOr, say } from "./check.js";
+import { Explanation } from "./explanation.js";
+import { Failed } from "./failure.js";
+import { pretty } from "./json.js";
+import { errln, outln } from "./output.js";
+import { arrivedWith } from "./request.js";
+
+const HELP = `\
+Show which rule, keys and limits of a rules file apply to a request, and why
+
+Usage: tidegate explain [OPTIONS] --rules <FILE>
+
+Options:
+      --rules <FILE>           The rules file, in TOML or JSON
+      --request <METHOD PATH>  The method and the path of a request, for example 'POST /login'.
+                               Without it, the file is only checked
+      --host <HOST>            The host of the request
+      --header <NAME: VALUE>   A header field of the request, for example 'X-Api-Key: secret'. May
+                               be repeated
+      --platform <PLATFORM>    The platform that receives the request, whose header has the client's
+                               address [default: direct]
+      --peer <IP>              The address of the connection, for the platforms that read it: direct
+                               and fastly
+      --subject <SUBJECT>      The subject that the application has verified
+      --tier <TIER>            The sender's tier
+      --bot-score <0..255>     The bot score of the request
+      --key <DIMENSION=KEY>    A key of the application, for example tenant=tenant:42. May be
+                               repeated
+      --json                   Print JSON
+  -h, --help                   Print help
+
+Examples:
+  tidegate explain --rules rules.toml --request 'POST /login' --peer 192.0.2.1
+  tidegate explain --rules rules.toml --request 'GET /api/users' --platform cloudflare --header
+  'CF-Connecting-IP: 192.0.2.1'
+  tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --tier pro --json
+
+Without --request, it checks the file as \`tidegate check\` does. Warnings about the file go to
+standard error.
+
+Exit codes: 0 success, 1 the file is wrong or the request cannot be decided, 2 the command line is
+wrong.
+`;
+
+const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"];
+
+/** A method and a path. */
+const REQUEST = /^([^ ]+) (\/.*)$/s;
+
+export const EXPLAIN: Command = {
+  name: "explain",
+  options: [
+    { name: "rules", value: "FILE", isRequired: true, isPath: true },
+    { name: "request", value: "METHOD PATH", wrong: (text) => (REQUEST.test(text) ? undefined : "write a method and a path, such as 'POST /login'") },
+    { name: "host", value: "HOST" },
+    { name: "header", value: "NAME: VALUE", isMany: true, wrong: (text) => (text.includes(":") ? undefined : "write a name and a value, such as 'X-Api-Key: secret'") },
+    { name: "platform", value: "PLATFORM", wrong: wrongPlatform },
+    { name: "peer", value: "IP", wrong: (text) => (isIP(text) > 0 && !text.includes("%") ? undefined : "invalid IP address syntax") },
+    { name: "subject", value: "SUBJECT" },
+    { name: "tier", value: "TIER" },
+    { name: "bot-score", value: "0..255", wrong: wrongScore },
+    { name: "key", value: "DIMENSION=KEY", isMany: true, wrong: (text) => (text.includes("=") ? undefined : "write a dimension and its key, such as tenant=tenant:42") },
+    { name: "json" },
+  ],
+  help: HELP,
+  run,
+};
+
+function wrongPlatform(text: string): string | undefined {
+  if (PLATFORMS.includes(text)) return undefined;
+  return `platform: ${quoted(text)} is not known; write cloudflare, vercel, netlify, fastly, spin or direct`;
+}
+
+function wrongScore(text: string): string | undefined {
+  if (text === "") return "cannot parse integer from empty string";
+  if (!/^\+?\d+$/.test(text)) return "invalid digit found in string";
+  return Number(text) > 255 ? `${BigInt(text)} is not in 0..=255` : undefined;
+}
+
+async function run(given: Given): Promise<void> {
+  const file = given.one("rules")!;
+  const found = await readOr(file);
+  const request = REQUEST.exec(given.one("request") ?? "");
+  if (found instanceof TidegateError || !request) {
+    say(file, found);
+    if (found instanceof TidegateError) throw new Failed();
+    return;
+  }
+  const { rules } = found;
+  for (const warning of rules.warnings) errln(`warning: ${warning}`);
+  const { facts, sender, applied } = arrived(rules, given, { method: request[1]!, path: request[2]! });
+  const explanation = new Explanation(rules, applied, facts, sender);
+  if (given.has("json")) outln(pretty(explanation.json));
+  else process.stdout.write(explanation.text);
+  const error = explanation.keys.find((key) => key instanceof TidegateError);
+  if (!error) return;
+  errln(`error: the request cannot be decided: ${error.message}`);
+  throw new Failed();
+}
+
+/** The dimensions and the keys that the application gives. */
+function keysIn(given: Given): [dimension: string, key: string][] {
+  return given.all("key").map((text) => [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)]);
+}
+
+/** A request, its sender, and the rules that apply to it. */
+function arrived(rules: Rules, given: Given, { method, path }: { method: string; path: string }): { facts: Facts; sender: Sender; applied: Rule[] } {
+  const headers = given.all("header").map((field) => {
+    const at = field.indexOf(":");
+    return [field.slice(0, at).trim(), field.slice(at + 1).trim()] as const;
+  });
+  const facts = new Facts(arrivedWith({ method, path, host: given.one("host"), headers }), toldBy(given));
+  const source = new AddressSource(given.one("platform") ?? "direct", 64, false);
+  const [first, second] = source.fields;
+  const sender = new Caller(rules, facts, source.find(first && facts.field(first), second && facts.field(second), given.one("peer")), keysIn(given));
+  // Nobody gives keys that could verify a token.
+  if (rules.tokens && !sender.isOn(rules.denied)) {
+    const token = tokenOf(rules.tokens, facts);
+    if (token !== undefined) sender.claims = token === NOT_SIGNED ? token : "no keys are given that could verify it";
+  }
+  return { facts, sender, applied: appliedTo(rules, facts, facts.paths) };
+}
+
+/** A sender of whom the command line may give two keys in a dimension. */
+class Caller extends Sender {
+  readonly #given: readonly (readonly [dimension: string, key: string])[];
+
+  constructor(rules: Rules, facts: Facts, client: Client | undefined, given: readonly (readonly [dimension: string, key: string])[]) {
+    super(rules, facts, client);
+    this.#given = given;
+  }
+
+  override key(dimension: string): string {
+    const isTwice = !DIMENSIONS.includes(dimension) && this.#given.filter(([name]) => name === dimension).length > 1;
+    if (isTwice) throw invalid("keys", `${quoted(dimension)} has two keys; give one`);
+    return super.key(dimension);
+  }
+}
+
+/** What the application tells of the request. */
+function toldBy(given: Given): Facts["given"] {
+  const score = given.one("bot-score");
+  return {
+    method: undefined,
+    targets: undefined,
+    framework: undefined,
+    ignoresCase: undefined,
+    peer: given.one("peer"),
+    subject: given.one("subject"),
+    apiKey: undefined,
+    key: undefined,
+    tier: given.one("tier"),
+    token: undefined,
+    botScore: score === undefined ? undefined : Number(score),
+    keys: Object.fromEntries(keysIn(given)),
+    cost: undefined,
+    isEstimate: false,
+    needsPeer: false,
+    now: undefined,
+  };
+}

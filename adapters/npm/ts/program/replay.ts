@@ -1,0 +1,75 @@
+// Replays a gate fixture in memory, on virtual time, as `conformance/src/run/gate.rs` does.
+
+import { TidegateError } from "../error.js";
+import { Gate } from "../gate/index.js";
+import type { GateVerdict } from "../gate/verdict.js";
+import { Tidegate } from "../stores/memory/index.js";
+import { forget } from "../stores/memory/memory.js";
+import type { Fixture, Step } from "./fixture.js";
+import type { Result } from "./report.js";
+import { arrivedWith } from "./request.js";
+import { storeNames } from "./stores.js";
+import { Tokens } from "./tokens.js";
+
+/** Replays a fixture on a store that has counted nothing. */
+export async function replayed(fixture: Fixture): Promise<Result> {
+  const { id, rules, platform, text } = fixture;
+  const tokens = rules.tokens && new Tokens(rules.tokens);
+  const [first = "default", ...others] = storeNames(rules);
+  const stores = Object.fromEntries([first, ...others].map((name) => [name, (limit: ConstructorParameters<typeof Tidegate>[0]) => new Tidegate(limit)]));
+  forget();
+  let gate: Gate;
+  try {
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+  } catch (thrown) {
+    const { kind, message } = TidegateError.from(thrown);
+    return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };
+  }
+  const [reasons, counts]: [string[], { offered: number; passed: number }] = [[], { offered: 0, passed: 0 }];
+  for (const [nth, step] of fixture.steps.entries()) {
+    const verdicts = await sent(gate, fixture, step, tokens);
+    reasons.push(...wrongIn(verdicts, step).map((wrong) => `whichever store counts: steps[${nth}] (${step.method} ${step.path} at ${step.at_ms} ms): ${wrong}`));
+    counts.offered += step.burst;
+    counts.passed += verdicts.filter(({ allowed }) => allowed).length;
+  }
+  return reasons.length > 0 ? { id, verdict: "fail", reasons } : { id, verdict: "pass", reasons, ...counts };
+}
+
+/** Sends the requests of a step at once. */
+function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | undefined): Promise<GateVerdict[]> {
+  const now = startMs + step.at_ms;
+  const signed = tokens && step.claims ? [tokens.field(step.claims, now)] : [];
+  const request = arrivedWith({ ...step, headers: [...step.headers, ...signed] });
+  const { peer, subject, tier, bot_score: botScore, keys, cost } = step;
+  const one = (nth: number) => gate.check(request, { peer, subject, tier, botScore, keys, cost, now, token: step.token?.replaceAll("{n}", String(nth + 1)) });
+  return Promise.all(Array.from({ length: step.burst }, (_, nth) => one(nth)));
+}
+
+/** What of the answers is not as expected. */
+function wrongIn(verdicts: readonly GateVerdict[], { expect }: Step): string[] {
+  const wrong: string[] = [];
+  const judged = verdicts.filter((verdict) => {
+    const why = unexpected(verdict, expect.status);
+    if (why !== undefined) wrong.push(why);
+    return why === undefined;
+  });
+  const passed = judged.filter(({ allowed }) => allowed).length;
+  if (passed !== expect.passed) wrong.push(`expected ${expect.passed} to pass, found ${passed}${undecided(judged.find(({ error }) => error))}`);
+  if (expect.remaining === undefined) return wrong;
+  const counts = judged.flatMap(({ quotas, binding }) => quotas[binding]?.remaining ?? []);
+  const remaining = counts.length > 0 ? Math.min(...counts) : null;
+  if (remaining !== expect.remaining) wrong.push(`expected ${expect.remaining ?? "none"} remaining, found ${remaining ?? "none"}`);
+  return wrong;
+}
+
+/** Why an answer is not one that the step expects. */
+function unexpected({ allowed, error, response }: GateVerdict, expected: number): string | undefined {
+  const status = response?.status ?? 200;
+  if (error && (error.kind === "unsupported" || status === 400)) return `expected a verdict, found ${error.kind}: ${error.message}`;
+  if (allowed || status === expected) return undefined;
+  return `expected the status ${expected}, found ${status}${error ? `; the request was not decided: ${error.kind}: ${error.message}` : ""}`;
+}
+
+function undecided(verdict: GateVerdict | undefined): string {
+  return verdict?.error ? `; a request was not decided: ${verdict.error.kind}: ${verdict.error.message}` : "";
+}
