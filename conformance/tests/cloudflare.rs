@@ -3,6 +3,8 @@
 
 #[path = "cloudflare/kv.rs"]
 mod kv;
+#[path = "cloudflare/routed.rs"]
+mod routed;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -65,6 +65,9 @@ const options = {
   port: 0,
   cf: false,
   log: new StderrLog(LogLevel.WARN),
+  // What Workers log, each as a line.
+  structuredWorkerdLogs: true,
+  handleStructuredLogs: ({ message }) => console.error(message),
   durableObjectsPersist: path.join(folder, "objects"),
   workers: [...names.map(worker), kvWorker()],
 };

@@ -94,6 +94,16 @@ export class Stuck extends Tidegate {
   }
 }
 
+/** Ends five times before it answers, with something in the error that is for nobody's log. */
+export class Telling extends Tidegate {
+  static toFail = 5;
+
+  answer(question) {
+    if (Telling.toFail-- > 0) this.ctx.abort("Network connection lost: rediss://default:hunter2@198.51.100.7");
+    return super.answer(question);
+  }
+}
+
 function later(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -46,7 +46,8 @@ impl Log {
         let at = TARGET.try_with(Clone::clone).ok();
         let file = match &at {
             Some(path) => File::options().read(true).append(true).create(true).open(path)?,
-            None => tempfile::tempfile()?,
+            // To append, so that it can be read while the program prints.
+            None => tempfile::Builder::new().append(true).tempfile()?.into_file(),
         };
         let start = file.metadata()?.len();
         Ok(Self { file, at, start })
@@ -57,20 +58,24 @@ impl Log {
         self.file.try_clone()
     }
 
+    /// What the program has printed, up to a megabyte.
+    pub(super) fn text(&self) -> std::io::Result<String> {
+        let mut text = Vec::new();
+        let mut file = self.file.try_clone()?;
+        file.seek(SeekFrom::Start(self.start))?;
+        file.take(1 << 20).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// The last lines that the program has printed, to be shown if it does not start.
     pub(super) fn last_lines(&self) -> String {
-        let mut text = Vec::new();
-        let read = self.file.try_clone().and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.start))?;
-            file.take(1 << 20).read_to_end(&mut text)
-        });
-        let text = String::from_utf8_lossy(&text);
+        let text = self.text().unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
-        match (read, &self.at) {
-            (Ok(_), Some(path)) if !last.is_empty() => format!("; its last lines in {}:\n{last}", path.display()),
-            (Ok(_), None) if !last.is_empty() => format!("; its last lines:\n{last}"),
-            _ => String::new(),
+        match &self.at {
+            _ if last.is_empty() => String::new(),
+            Some(path) => format!("; its last lines in {}:\n{last}", path.display()),
+            None => format!("; its last lines:\n{last}"),
         }
     }
 }

@@ -88,6 +88,11 @@ impl Process {
         }
     }
 
+    /// What the process has printed to standard error, such as the log of an app.
+    pub(super) fn log(&self) -> Result<String, String> {
+        self.log.text().map_err(|error| error.to_string())
+    }
+
     /// How the process has ended, and what it said last. `None` while it runs.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;

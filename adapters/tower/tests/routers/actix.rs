@@ -10,9 +10,9 @@ use std::thread;
 use actix_web::middleware::{NormalizePath, TrailingSlash, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{App, HttpServer, Route};
+use tidegate_evasion::{ROUTES, Seen, http1, routes as named};
 
-use crate::http1;
-use crate::seen::{ROUTES, Seen, routes as named};
+use crate::gate::gate;
 
 /// The handler of a route.
 fn handler(seen: &Seen, name: &'static str) -> Route {
@@ -48,7 +48,7 @@ where
 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let gate = Data::new(seen.gate(&named(names)));
+    let gate = Data::new(gate(seen, &named(names)));
     thread::spawn(move || {
         let server = HttpServer::new(move || {
             App::new()

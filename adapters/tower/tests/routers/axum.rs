@@ -9,13 +9,14 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, ServiceExt as _};
 use serde_json::json;
+use tidegate_evasion::{ROUTES, Seen, http1, routes, rules};
 use tidegate_tower::RateLimitLayer;
 use tokio::net::TcpListener;
 use tower::service_fn;
 use tower_layer::Layer as _;
 
-use crate::seen::{ROUTES, Seen, routes, rules};
-use crate::{http1, http2};
+use crate::gate::{gate, gate_of};
+use crate::http2;
 
 /// The names of all routes but these.
 fn names_without(others: &[&str]) -> Vec<&'static str> {
@@ -24,7 +25,7 @@ fn names_without(others: &[&str]) -> Vec<&'static str> {
 
 /// A layer with rules for these routes.
 fn layer(seen: &Seen, names: &[&str]) -> RateLimitLayer {
-    RateLimitLayer::new(seen.gate(&routes(names))).unwrap()
+    RateLimitLayer::new(gate(seen, &routes(names))).unwrap()
 }
 
 /// The handler of a route.
@@ -152,6 +153,6 @@ fn a_rule_for_a_method_has_all_requests_that_reach_its_route() {
     let app = Router::new()
         .route("/login", get(move || async move { login.run("login") }))
         .route("/café", post(move || async move { cafe.run("cafe") }))
-        .layer(RateLimitLayer::new(seen.gate_of(&file)).unwrap());
+        .layer(RateLimitLayer::new(gate_of(&seen, &file)).unwrap());
     attack("axum, methods", &seen, app, &["login"]);
 }

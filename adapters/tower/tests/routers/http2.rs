@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::requests::{Chance, Line, count, plain};
-use crate::seen::{Seen, routes};
+use tidegate_evasion::requests::{Chance, Line, count, plain};
+use tidegate_evasion::{Seen, routes};
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use salvo::conn::tcp::TcpAcceptor;
 use salvo::prelude::*;
+use tidegate_evasion::{ROUTES, Seen, http1, routes};
 use tidegate_tower::RateLimitLayer;
 
-use crate::http1;
-use crate::seen::{ROUTES, Seen, routes};
+use crate::gate::gate;
 
 struct Run(Seen, &'static str);
 
@@ -43,7 +43,7 @@ fn names() -> Vec<&'static str> {
 }
 
 fn limit(seen: &Seen, names: &[&str]) -> RateLimitLayer {
-    RateLimitLayer::new(seen.gate(&routes(names))).unwrap()
+    RateLimitLayer::new(gate(seen, &routes(names))).unwrap()
 }
 
 /// The more specific routes come first, because salvo takes the first that matches.

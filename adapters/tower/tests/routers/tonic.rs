@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use http::{HeaderValue, Request, Response};
+use tidegate_evasion::Seen;
+use tidegate_evasion::requests::{Chance, Line, count};
 use tidegate_tower::RateLimitLayer;
 use tokio::net::TcpListener;
 use tonic::body::Body;
@@ -14,9 +16,8 @@ use tonic::transport::server::TcpIncoming;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
+use crate::gate::gate;
 use crate::http2::Client;
-use crate::requests::{Chance, Line, count};
-use crate::seen::Seen;
 
 /// The methods of a service, as generated code chooses them.
 #[derive(Clone)]
@@ -66,7 +67,7 @@ fn attack(server: &str, seen: &Seen, address: SocketAddr) {
 fn a_layer_around_a_server_and_around_a_service() {
     for is_outside in [true, false] {
         let seen = Seen::default();
-        let limit = RateLimitLayer::new(seen.gate(&METHODS)).unwrap();
+        let limit = RateLimitLayer::new(gate(&seen, &METHODS)).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();

@@ -15,13 +15,16 @@
 //! binding `DENIALS` is an Analytics Engine dataset, each denial is recorded there as an event.
 //!
 //! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on` or a key, it also answers the
-//! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it with `on`.
+//! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it with `on`. With
+//! the variable `TIDEGATE_ROUTED_RULES`, it is the app of [`routed`] instead.
 #![cfg(target_arch = "wasm32")]
 
 mod app;
 mod limiters;
 mod policies;
 mod reply;
+#[cfg(feature = "suite")]
+mod routed;
 #[cfg(feature = "suite")]
 mod suite;
 mod task;
@@ -54,6 +57,10 @@ pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> JsValu
 
 /// Answers a request with the store that its path names.
 async fn answer(request: Request, env: Env, context: Context) -> JsValue {
+    #[cfg(feature = "suite")]
+    if let Some(rules) = routed::rules(&env) {
+        return routed::answer(&rules, request, env).await;
+    }
     let url = request.url();
     let path = path(&url);
     let (debug, path) = path.strip_prefix("debug/").map_or((false, path), |path| (true, path));

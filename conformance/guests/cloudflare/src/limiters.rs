@@ -108,7 +108,7 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
     OBJECTS.get_or_make(|| objects(env).map(DurableObjects::limiter))
 }
 
-fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
+pub(crate) fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     let config = tidegate_cloudflare::durable_objects::Config::default();
     let config = match in_test_mode(env) {
         // The suite sends virtual time with each request.

@@ -12,7 +12,7 @@
 //!
 //! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"` or a key, it also
 //! answers the conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it
-//! with `on`.
+//! with `on`. With the setting `TIDEGATE_ROUTED_RULES` in a config store `tidegate_routed`, it is the app of [`routed`] instead.
 
 #[cfg(target_os = "wasi")]
 mod app;
@@ -22,6 +22,8 @@ mod limiters;
 mod losing;
 #[cfg(target_os = "wasi")]
 mod response;
+#[cfg(all(target_os = "wasi", feature = "suite"))]
+mod routed;
 #[cfg(target_os = "wasi")]
 mod settings;
 #[cfg(all(target_os = "wasi", feature = "suite"))]
@@ -33,6 +35,10 @@ use fastly::{Error, Request, Response};
 #[cfg(target_os = "wasi")]
 #[fastly::main]
 fn main(request: Request) -> Result<Response, Error> {
+    #[cfg(feature = "suite")]
+    if let Some(rules) = routed::rules() {
+        return Ok(routed::answer(&rules, &request));
+    }
     Ok(app::answer(request))
 }
 

@@ -39,6 +39,7 @@ mod decided;
 mod gated;
 mod identity;
 mod mode;
+pub mod routed;
 
 pub use call::{Call, Token};
 pub use decided::{Able, Answer, Counted, Decided, Failure, Outcome};

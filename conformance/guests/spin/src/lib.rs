@@ -12,12 +12,14 @@
 //! spin.toml holds the policies, under `environment`.
 //!
 //! If the variable `TIDEGATE_TEST_MODE` is `on` or a key, the app also answers the conformance suite's routes below each path
-//! (`/kv/_tidegate/check`) and takes the time from them. Never deploy it with `on`.
+//! (`/kv/_tidegate/check`) and takes the time from them. Never deploy it with `on`. With the variable `TIDEGATE_ROUTED_RULES`, it is the
+//! app of [`routed`] instead.
 #![cfg(target_arch = "wasm32")]
 #![expect(unsafe_code, reason = "the expansion of `http_component`")]
 
 mod app;
 mod reply;
+mod routed;
 mod suite;
 
 use std::env;
@@ -44,6 +46,9 @@ async fn handle(request: IncomingRequest, out: ResponseOutparam) {
 
 /// Answers a request by the limiter that its path names.
 async fn route(request: IncomingRequest) -> Response {
+    if let Some(rules) = routed::rules() {
+        return routed::answer(&rules, request).await;
+    }
     let path = request.path_with_query().unwrap_or_default();
     let path = path.split('?').next().unwrap_or_default().trim_start_matches('/').to_string();
     let (limiter, rest) = path.split_once('/').unwrap_or((&path, ""));

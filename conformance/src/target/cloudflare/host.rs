@@ -96,6 +96,14 @@ impl Host {
         serde_json::from_str(&answer).map_err(|error| format!("{word}: {error}: {answer}"))
     }
 
+    /// What the Worker has logged.
+    ///
+    /// # Errors
+    /// Fails if its log cannot be read.
+    pub fn log(&self) -> Result<String, String> {
+        self.process.log()
+    }
+
     /// Stops the Worker, and waits until it has ended.
     pub async fn stop(self) {
         self.process.stop().await;

@@ -1,5 +1,7 @@
 //! Tests of the app that fixtures do not cover.
 
+mod routed;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;

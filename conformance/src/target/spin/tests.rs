@@ -1,5 +1,7 @@
 //! Tests of the app on our host that fixtures do not cover.
 
+mod routed;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

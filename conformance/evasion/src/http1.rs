@@ -4,11 +4,38 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::requests::{Chance, Line, count, escaped, fields, plain};
-use crate::seen::{Seen, routes};
+use tidegate_guest_protocol::routed::{ALL, CHARGED, RAN};
 
-/// Sends random requests, and compares what each reaches with what it is charged.
-pub(crate) fn attack(server: &str, address: SocketAddr, seen: &Seen, names: &[&'static str]) {
+use crate::requests::{Chance, Line, count, escaped, fields, plain};
+use crate::seen::{ROUTES, Seen, routes};
+
+/// Sends random requests, and compares what each reaches with what it is charged, which the server notes.
+pub fn attack(server: &str, address: SocketAddr, seen: &Seen, names: &[&'static str]) {
+    attack_and_read(server, address, seen, names, |_| {});
+}
+
+/// The same for a [guest](tidegate_guest_protocol::routed), whose answers say which handler has run and what was charged.
+pub fn attack_guest(server: &str, base: &str, names: &[&'static str]) {
+    let seen = Seen::default();
+    let address = base.trim_start_matches("http://").parse().unwrap();
+    let read = |head: &[u8]| {
+        let head = String::from_utf8_lossy(head);
+        let values = |name: &'static str| {
+            head.lines()
+                .filter_map(move |line| line.split_once(": ").filter(|(found, _)| found.eq_ignore_ascii_case(name)))
+        };
+        for (_, charged) in values(CHARGED) {
+            seen.charge(charged.split(' ').map(ToString::to_string));
+        }
+        for (_, ran) in values(RAN) {
+            let (name, _) = ROUTES.into_iter().chain([(ALL, "")]).find(|(name, _)| *name == ran).unwrap();
+            seen.run(name);
+        }
+    };
+    attack_and_read(server, address, &seen, names, read);
+}
+
+fn attack_and_read(server: &str, address: SocketAddr, seen: &Seen, names: &[&'static str], read: impl Fn(&[u8])) {
     let mut chance = Chance::new(server);
     let mut client = Client { address, stream: None };
     // Without these, the others would mean little.
@@ -17,13 +44,14 @@ pub(crate) fn attack(server: &str, address: SocketAddr, seen: &Seen, names: &[&'
         let target = plain(&mut chance, path);
         // Some servers take no other bytes than those of ASCII, and some decode no escapes.
         let answers = [target.clone(), escaped(&target)].map(|target| client.ask("GET", target.as_bytes(), ""));
+        answers.iter().for_each(|answer| read(answer));
         let is_served = answers.iter().any(|answer| answer.starts_with(b"HTTP/1.1 200"));
         assert!(is_served, "{server} {name} {target}: {}", answers.concat().escape_ascii());
         seen.judge(target.as_bytes());
     }
     for _ in 0..count() {
         let line = Line::random(&mut chance, &meant);
-        client.ask(line.method, &line.target, fields(&mut chance));
+        read(&client.ask(line.method, &line.target, fields(&mut chance)));
         seen.judge(&[line.method.as_bytes(), b" ", &line.target].concat());
     }
     seen.assert_nothing_evaded(server, names, count() / 500);

@@ -4,15 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tidegate_core::gate::{Gate, Rules};
-use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, Keys, Limiter, MemoryLimiter, Platform, Policy, Refund,
-    Settle,
-};
 
-/// The name of each route, and its path as in rules, the more specific ones first, because some routers take the first that matches. What
+/// The name of each route and its path as in rules, the more specific ones first, because some routers take the first that matches. What
 /// no other has is of `all`.
-pub(crate) const ROUTES: [(&str, &str); 17] = [
+pub const ROUTES: [(&str, &str); 17] = [
     ("login", "/login"),
     ("quoted", "/it's/@me"),
     ("part", "/api/{id}/parts/{part}"),
@@ -34,7 +29,7 @@ pub(crate) const ROUTES: [(&str, &str); 17] = [
 
 /// What is charged, and which handlers run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen(Arc<Mutex<Inner>>);
+pub struct Seen(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -46,16 +41,21 @@ struct Inner {
 }
 
 impl Seen {
-    /// Notes that the handler of a route runs.
-    pub(crate) fn run(&self, route: &'static str) -> &'static str {
+    /// Notes that the handler of a route runs. Returns the route.
+    pub fn run(&self, route: &'static str) -> &'static str {
         let mut inner = self.0.lock().unwrap();
         inner.runs.push(route);
         *inner.totals.entry(route).or_default() += 1;
         route
     }
 
+    /// Notes that limits of these names are charged.
+    pub fn charge(&self, limits: impl IntoIterator<Item = String>) {
+        self.0.lock().unwrap().charged.extend(limits);
+    }
+
     /// Compares what ran since the last call with what was charged.
-    pub(crate) fn judge(&self, request: &[u8]) {
+    pub fn judge(&self, request: &[u8]) {
         let mut inner = self.0.lock().unwrap();
         let (runs, charged) = (std::mem::take(&mut inner.runs), std::mem::take(&mut inner.charged));
         let is_charged = |name: &str| charged.iter().any(|limit| limit == name);
@@ -70,7 +70,7 @@ impl Seen {
     }
 
     /// Fails if a request reached a route past its rule, or if one of these routes was reached so rarely that this means little.
-    pub(crate) fn assert_nothing_evaded(&self, server: &str, routes: &[&'static str], least: usize) {
+    pub fn assert_nothing_evaded(&self, server: &str, routes: &[&'static str], least: usize) {
         let inner = self.0.lock().unwrap();
         println!("{server}: {:?}", inner.totals);
         for route in routes {
@@ -80,65 +80,22 @@ impl Seen {
         let (count, first) = (inner.evaded.len(), &inner.evaded[..inner.evaded.len().min(12)]);
         assert!(count == 0, "{server} served {count} requests past their rule, such as\n{}", first.join("\n"));
     }
-
-    /// A gate with a limit for each of these routes, named as the route, and one for everything else.
-    pub(crate) fn gate(&self, routes: &[(&str, &str)]) -> Gate<'static> {
-        self.gate_of(&rules(routes))
-    }
-
-    /// A gate of these rules.
-    pub(crate) fn gate_of(&self, rules: &Value) -> Gate<'static> {
-        let rules = Rules::parse("rules.json", &rules.to_string()).unwrap();
-        let limiter = Recording { inner: MemoryLimiter::new(), seen: self.clone() };
-        Gate::new(rules, limiter, ClientIpSource::new(Platform::Vercel)).unwrap()
-    }
 }
 
 /// The routes that have one of these names.
-pub(crate) fn routes(names: &[&str]) -> Vec<(&'static str, &'static str)> {
+#[must_use]
+pub fn routes(names: &[&str]) -> Vec<(&'static str, &'static str)> {
     ROUTES.into_iter().filter(|(name, _)| names.contains(name)).collect()
 }
 
 /// A rule and a limit for each of these routes, named as the route, and for everything else.
-pub(crate) fn rules(routes: &[(&str, &str)]) -> Value {
+#[must_use]
+pub fn rules(routes: &[(&str, impl AsRef<str>)]) -> Value {
     let limit = json!({ "quotas": [{ "algorithm": "fixed_window", "limit": 1_000_000_000, "window_ms": 60_000 }] });
     let mut limits: BTreeMap<&str, Value> = routes.iter().map(|(name, _)| (*name, limit.clone())).collect();
     limits.insert("all", limit);
-    let mut rules: Vec<Value> = routes.iter().map(|(name, path)| json!({ "path": path, "limits": [name] })).collect();
+    let mut rules: Vec<Value> =
+        routes.iter().map(|(name, path)| json!({ "path": path.as_ref(), "limits": [name] })).collect();
     rules.push(json!({ "limits": ["all"] }));
     json!({ "limits": limits, "rules": rules })
-}
-
-/// Notes the names of the limits that are charged.
-struct Recording {
-    inner: MemoryLimiter,
-    seen: Seen,
-}
-
-impl Limiter for Recording {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let names = check.policy.quotas().iter().map(|quota| quota.name().to_string());
-        self.seen.0.lock().unwrap().charged.extend(names);
-        self.inner.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.inner.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.inner.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.inner.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.inner.reset(policy, keys).await
-    }
 }

@@ -3,11 +3,11 @@
 use std::time::SystemTime;
 
 /// Random numbers by SplitMix64.
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
     /// Numbers of a fresh seed, which is printed, or of that in `TIDEGATE_SEED`.
-    pub(crate) fn new(test: &str) -> Self {
+    pub fn new(test: &str) -> Self {
         let fresh = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros() & 0xffff_ffff);
         let seed = std::env::var("TIDEGATE_SEED").unwrap_or_else(|_| fresh().to_string());
         println!("{test}: TIDEGATE_SEED={seed}");
@@ -21,22 +21,24 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    /// A number below this one.
+    pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % (end.max(1) as u64)).unwrap()
     }
 
     /// One time in so many.
-    pub(crate) fn once(&mut self, of: usize) -> bool {
+    pub fn once(&mut self, of: usize) -> bool {
         self.below(of) == 0
     }
 
-    pub(crate) fn from<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
+    /// One of these.
+    pub fn from<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }
 }
 
 /// How many requests a server gets.
-pub(crate) fn count() -> usize {
+pub fn count() -> usize {
     std::env::var("TIDEGATE_REQUESTS").map_or(1_000, |count| count.parse().expect("TIDEGATE_REQUESTS is a number"))
 }
 
@@ -110,14 +112,16 @@ const ENDS: [&str; 16] =
     ["", "", "", "", "", "", "/", "//", "/.", "/..", "?", "?x=/login", "/?y", "?/../login", ";/", "/%2e%2e/"];
 
 /// A method and a target, in bytes as they are sent.
-pub(crate) struct Line {
-    pub(crate) method: &'static str,
-    pub(crate) target: Vec<u8>,
+pub struct Line {
+    /// Its method.
+    pub method: &'static str,
+    /// Its target.
+    pub target: Vec<u8>,
 }
 
 impl Line {
     /// A request that means one of these routes, perhaps.
-    pub(crate) fn random(chance: &mut Chance, routes: &[(&str, &str)]) -> Self {
+    pub fn random(chance: &mut Chance, routes: &[(&str, &str)]) -> Self {
         let path = path(chance, routes);
         let target = match chance.below(40) {
             0 => [b"http://a", &path[..]].concat(),
@@ -136,7 +140,7 @@ impl Line {
 }
 
 /// The path of a route, with any text for its parameters.
-pub(crate) fn plain(chance: &mut Chance, path: &str) -> String {
+pub fn plain(chance: &mut Chance, path: &str) -> String {
     let segments = path.split('/').map(|segment| match segment {
         "*" => ["x", "x/y", "7"][chance.below(3)].to_string(),
         _ if segment.starts_with('{') => ["7", "t", "%C3%A9"][chance.below(3)].to_string(),
@@ -146,7 +150,7 @@ pub(crate) fn plain(chance: &mut Chance, path: &str) -> String {
 }
 
 /// The same with an escape for each byte that is not in ASCII or is a quote.
-pub(crate) fn escaped(path: &str) -> String {
+pub fn escaped(path: &str) -> String {
     let byte =
         |byte: u8| if byte.is_ascii() && byte != b'"' { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     path.bytes().map(byte).collect()
@@ -237,7 +241,7 @@ fn unescaped(segment: &[u8]) -> Vec<u8> {
 }
 
 /// Header fields that change the path, the method or the protocol on some servers.
-pub(crate) fn fields(chance: &mut Chance) -> &'static str {
+pub fn fields(chance: &mut Chance) -> &'static str {
     const FIELDS: [&str; 12] = [
         "",
         "",

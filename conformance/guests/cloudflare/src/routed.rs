@@ -1,0 +1,80 @@
+//! An app with routes, as users write it: a gate, and the router of the crate `worker` behind it. Durable Objects count.
+
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_cloudflare::{ClientIpSource, Error, Gate, PerIsolate, Platform, Rules, check, with_fields};
+use tidegate_guest_protocol::routed::{ALL, CHARGED, RAN, ROUTED_RULES, Told, routes};
+use worker::wasm_bindgen::JsValue;
+use worker::{Env, Request, Response, RouteContext, Router, web_sys};
+
+use crate::limiters::objects;
+use crate::policies::variable;
+use crate::reply::response;
+
+/// The rules, if the Worker is this app.
+pub(crate) fn rules(env: &Env) -> Option<String> {
+    Some(variable(env, ROUTED_RULES)).filter(|rules| !rules.is_empty())
+}
+
+pub(crate) async fn answer(rules: &str, request: web_sys::Request, env: Env) -> JsValue {
+    match limited(rules, Request::from(request), env).await {
+        Ok(response) => web_sys::Response::from(response).into(),
+        Err(error) => response(500, [], &format!("{error}\n")),
+    }
+}
+
+async fn limited(rules: &str, request: Request, env: Env) -> worker::Result<Response> {
+    static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
+    let gate = GATE.get_or_make(|| gate(rules, &env)).map_err(|error| error.to_string())?;
+    match check(gate, &request).await? {
+        Ok(pass) => {
+            let mut response = router(rules)?.run(request, env).await?;
+            response.headers_mut().set(CHARGED, &charged())?;
+            with_fields(response, &pass.fields())
+        }
+        Err(refused) => Ok(refused),
+    }
+}
+
+fn gate(rules: &str, env: &Env) -> Result<Gate<'static>, Error> {
+    let rules = Rules::parse("rules.json", rules)?;
+    Gate::new(rules, Told::new(objects(env)?.limiter(), charge), ClientIpSource::new(Platform::Cloudflare))
+}
+
+fn router(rules: &str) -> worker::Result<Router<'static, ()>> {
+    let mut router = Router::new().or_else_any_method_async("/*rest", handler(ALL.into()));
+    for (name, path) in routes(rules).map_err(|error| error.to_string())? {
+        let path = path.replace('{', ":").replace('}', "").replace('*', "*rest");
+        router = router.on_async(&path, handler(name));
+    }
+    Ok(router)
+}
+
+/// The handler of a route.
+fn handler(name: String) -> impl Fn(Request, RouteContext<()>) -> std::future::Ready<worker::Result<Response>> {
+    move |_, _| {
+        let ran = || {
+            let mut response = Response::ok(name.as_str())?;
+            response.headers_mut().set(RAN, &name)?;
+            Ok(response)
+        };
+        std::future::ready(ran())
+    }
+}
+
+/// The names of the limits that a request is charged to. The test sends one after another.
+static CHARGED_LIMITS: Mutex<String> = Mutex::new(String::new());
+
+/// Takes them.
+fn charged() -> String {
+    std::mem::take(&mut *CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Adds one.
+fn charge(limit: &str) {
+    let mut limits = CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !limits.is_empty() {
+        limits.push(' ');
+    }
+    limits.push_str(limit);
+}
