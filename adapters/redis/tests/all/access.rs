@@ -4,7 +4,7 @@
 
 use crate::support::{NOW, Server, key};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis, Policy, Quota, Refund, Settle};
-use tidegate_redis::{Config, Redis};
+use tidegate_redis::{Config, Redis, RedisLimiter};
 
 const GUIDE: &str = include_str!("../../../../core/docs/replicas.md");
 
@@ -20,29 +20,57 @@ async fn all_calls(limiter: &impl Limiter) -> Result<(), Error> {
     limiter.reset(&policy, (&key).into()).await
 }
 
-#[tokio::test]
-async fn the_rules_in_the_guide_are_what_the_limiter_needs() {
-    let server = Server::start();
-    let mut connection = server.connection();
-    let line = GUIDE.lines().find(|line| line.trim_start().starts_with("ACL SETUSER")).unwrap();
-    let words: Vec<String> = line.split_whitespace().map(|word| word.replace("PASSWORD", "pw")).collect();
-    let limiter = |user: &str| {
-        let url = server.url().replace("redis://", &format!("redis://{user}:pw@"));
-        Redis::new(Config::new(url)).unwrap().limiter()
-    };
-    redis::cmd(&words[0]).arg(&words[1..]).exec(&mut connection).unwrap();
-    all_calls(&limiter("tidegate")).await.unwrap();
+/// The words of the guide's line for a user.
+fn line(user: &str) -> Vec<String> {
+    let begin = format!("ACL SETUSER {user} ");
+    let line = GUIDE.lines().find(|line| line.trim_start().starts_with(&begin)).unwrap();
+    line.split_whitespace().map(|word| word.replace("PASSWORD", "pw")).collect()
+}
 
-    let commands: Vec<&String> = words.iter().filter(|word| word.starts_with('+')).collect();
-    assert_eq!(commands.len(), 6);
-    for (place, missing) in commands.iter().enumerate() {
-        let user = format!("less{place}");
-        let fewer: Vec<String> =
-            words.iter().filter(|word| word != missing).map(|word| word.replace("tidegate", &user)).collect();
-        redis::cmd(&fewer[0]).arg(&fewer[1..]).exec(&mut connection).unwrap();
+/// Makes a user on each server, with the words of the guide's line but one.
+fn make(servers: &[Server], words: &[String], user: &str, missing: Option<&String>) {
+    let words: Vec<_> = words.iter().filter(|word| Some(*word) != missing).map(String::as_str).collect();
+    for server in servers {
+        let mut connection = server.connection();
+        redis::cmd("ACL").arg("SETUSER").arg(user).arg(&words[3..]).exec(&mut connection).unwrap();
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
         redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
+    }
+}
+
+/// Makes all calls as a user with all rules of a line, and as users that lack one of them each.
+async fn each_rule_is_needed(servers: &[Server], user: &str, limiter: impl Fn(&str) -> RedisLimiter) {
+    let words = line(user);
+    make(servers, &words, user, None);
+    all_calls(&limiter(user)).await.unwrap();
+    let commands: Vec<&String> = words.iter().filter(|word| word.starts_with('+')).collect();
+    assert!(commands.len() >= 6);
+    for (place, missing) in commands.into_iter().enumerate() {
+        let user = format!("less{place}");
+        make(servers, &words, &user, Some(missing));
         let kind = all_calls(&limiter(&user)).await.map_err(|error| error.kind());
         assert_eq!(kind, Err(ErrorKind::Refused), "without {missing}");
     }
+}
+
+fn of_user(server: &Server, user: &str) -> String {
+    server.url().replace("redis://", &format!("redis://{user}:pw@"))
+}
+
+#[tokio::test]
+async fn the_rules_in_the_guide_are_what_the_limiter_needs() {
+    let server = [Server::start()];
+    let limiter = |user: &str| Redis::new(Config::new(of_user(&server[0], user))).unwrap().limiter();
+    each_rule_is_needed(&server, "tidegate", limiter).await;
+}
+
+#[cfg(feature = "cluster")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rules_in_the_guide_are_what_a_cluster_needs() {
+    let nodes = crate::cluster::cluster();
+    let limiter = |user: &str| {
+        let urls = nodes.iter().map(|node| of_user(node, user));
+        Redis::new(Config::cluster(urls).deadline(crate::support::DEADLINE)).unwrap().limiter()
+    };
+    each_rule_is_needed(&nodes, "tidegate-cluster", limiter).await;
 }

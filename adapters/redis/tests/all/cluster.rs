@@ -20,7 +20,7 @@ fn cli(port: u16, arguments: &[&str]) -> String {
 }
 
 /// Three nodes that know each other and serve all slots.
-fn cluster() -> Vec<Server> {
+pub(crate) fn cluster() -> Vec<Server> {
     let nodes: Vec<_> =
         (0..3).map(|_| Server::start_with(&["--cluster-enabled", "yes", "--cluster-node-timeout", "10000"])).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
