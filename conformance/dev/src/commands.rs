@@ -3,6 +3,7 @@
 mod bench_report;
 mod mistakes;
 mod mutants;
+mod pages;
 mod peers;
 mod predict;
 mod rules_page;
@@ -16,7 +17,7 @@ const EXIT_CODES: &str = "\
 `tidegate-dev COMMAND --help` explains a command, with examples.
 Exit codes: 0 success, 1 something failed, 2 the command line or an input is wrong, 130 interrupted.";
 
-/// Tests the conformance suite and the simulator, and compares Tidegate with the rate limiters of others.
+/// Tests the conformance suite and the simulator, and follows the start pages, and compares Tidegate with the rate limiters of others.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate-dev", version, after_help = EXIT_CODES)]
 struct Args {
@@ -30,6 +31,9 @@ enum Command {
     Mutants(mutants::Args),
     /// Put each past mistake back into the code, and run the test that was written for it. Exit with 1 if the test passes.
     Mistakes(mistakes::Args),
+    /// Follow the start pages: write their files into an empty folder, run their commands, and compare what is printed. Exit with 1 if
+    /// one does not work.
+    Pages(pages::Args),
     /// Replay the fixtures on other rate limiters, and show how each differs from what it claims. Exit with 1 if one could not
     /// run.
     Peers(peers::Args),
@@ -48,6 +52,7 @@ pub fn main() -> ExitCode {
     program::main(Args::command(), |args: Args| match args.command {
         Command::Mutants(args) => mutants::run(&args),
         Command::Mistakes(args) => mistakes::run(&args),
+        Command::Pages(args) => pages::run(&args),
         Command::Peers(args) => peers::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::BenchReport(args) => bench_report::run(&args),

@@ -1,0 +1,90 @@
+//! Start pages are followed as they are printed.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use tempfile::TempDir;
+use tidegate_conformance::target::workspace;
+use tidegate_dev::pages::{Page, Session, all};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A server that denies each second request, and two requests.
+const PAGE: &str = r#"
+Make a folder:
+
+```sh
+mkdir app && cd app
+export GREETING=hello
+```
+
+Write `server.mjs`:
+
+```js
+import { createServer } from "node:http";
+
+let served = 0;
+const server = createServer((request, response) => {
+  response.statusCode = (served++ % 2) ? 429 : 200;
+  response.end(process.env.GREETING);
+});
+server.listen(8080, "127.0.0.1");
+```
+
+```sh server
+node server.mjs
+```
+
+```sh
+for n in 1 2; do curl --silent --write-out ' %{http_code}\n' localhost:8080; done
+```
+
+prints
+
+```text
+hello 200
+… 429
+```
+"#;
+
+fn follow(page: &str) -> Result<std::result::Result<(), String>> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("greeting.md");
+    fs::write(&file, page)?;
+    let page = Page::read(&file)?;
+    let followed = Session::new(&page, &workspace(), folder.path(), |_| {})?.follow();
+    Ok(followed.map(|outcome| assert!(outcome.limited_after.is_some())))
+}
+
+#[test]
+fn a_page_works_if_its_commands_print_what_it_shows() -> Result<()> {
+    // Its port is taken, as on a machine where others run.
+    let _taken = TcpListener::bind("127.0.0.1:8080");
+    follow(PAGE)??;
+    Ok(())
+}
+
+#[test]
+fn a_page_fails_if_a_reader_would() -> Result<()> {
+    for (right, wrong, said) in [
+        ("… 429", "… 200", "the page shows:"),
+        ("node server.mjs", "node sever.mjs", "listens on no port"),
+        ("cd app", "cd ap", "exit status: 1"),
+        ("export GREETING=hello", "GREETING=hello", "this was printed:"),
+        ("(served++ % 2) ? 429 : 200", "200", "| hello 200\n  | hello 200"),
+    ] {
+        assert_eq!(PAGE.matches(right).count(), 1, "{right}");
+        let Err(why) = follow(&PAGE.replace(right, wrong))? else { return Err(format!("{wrong} works").into()) };
+        assert!(why.contains(said), "{wrong}: {why}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_start_page_can_be_followed() -> Result<()> {
+    for page in all(Path::new(&workspace()))? {
+        assert!(page.files() > 0, "{} shows no file", page.name);
+    }
+    Ok(())
+}
