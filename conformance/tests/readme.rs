@@ -70,6 +70,24 @@ fn the_programs_compile_in_a_package_with_the_dependencies_that_the_readme_names
     Ok(())
 }
 
+#[test]
+fn the_versions_of_rust_and_of_node_are_those_of_the_manifests() -> Result<()> {
+    let (root, read) = (root(), |file: &str| fs::read_to_string(root().join(file)));
+    let version = |file: &str, key: &str| -> Result<String> {
+        let text = read(file)?;
+        let line =
+            text.lines().find(|line| line.trim_start().starts_with(key)).ok_or_else(|| format!("{file}: no {key}"))?;
+        Ok(line.chars().filter(|letter| letter.is_ascii_digit() || *letter == '.').collect())
+    };
+    let (core, all) = (version("core/Cargo.toml", "rust-version")?, version("Cargo.toml", "rust-version")?);
+    let node = version("adapters/npm/package.json", "\"node\"")?;
+    let guide = fs::read_to_string(root.join("core/docs/changes.md"))?;
+    let says = format!("{core} or newer for `tidegate-core`, {all} or newer for all other crates.");
+    assert!(guide.contains(&says), "write: {says}");
+    assert!(guide.contains(&format!("**Node.js**: {node} or newer.")), "write {node}");
+    Ok(())
+}
+
 /// What a command of cargo prints. An error if it fails.
 fn cargo(workspace: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(env!("CARGO"));

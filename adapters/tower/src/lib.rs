@@ -23,3 +23,8 @@ pub use tidegate_core::prelude::*;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct RootReadme;
+
+// What to write in place of other crates, beside what they take.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/moving.md")]
+struct Moving;

@@ -74,3 +74,28 @@ async fn the_rules_in_the_guide_are_what_a_cluster_needs() {
     };
     each_rule_is_needed(&nodes, "tidegate-cluster", limiter).await;
 }
+
+#[tokio::test]
+async fn a_password_is_rotated_as_the_guide_says() {
+    let server = [Server::start()];
+    make(&server, &line("tidegate"), "tidegate", None);
+    let is_let_in = async |password: &str| {
+        let url = of_user(&server[0], "tidegate").replace(":pw@", &format!(":{password}@"));
+        let kind = all_calls(&Redis::new(Config::new(url)).unwrap().limiter()).await.map_err(|error| error.kind());
+        assert!(kind == Ok(()) || kind == Err(ErrorKind::Refused), "{kind:?}");
+        kind.is_ok()
+    };
+    let printed: Vec<_> =
+        GUIDE.lines().map(str::trim).filter(|line| line.starts_with("ACL SETUSER tidegate ")).collect();
+    let [_, adds, removes] = printed[..] else { panic!("{printed:?}") };
+    let run = |line: &str| {
+        let line = line.replace("NEW-PASSWORD", "new").replace("PASSWORD", "pw");
+        let words: Vec<_> = line.split_whitespace().collect();
+        redis::cmd(words[0]).arg(&words[1..]).exec(&mut server[0].connection()).unwrap();
+    };
+    assert_eq!([is_let_in("pw").await, is_let_in("new").await], [true, false]);
+    run(adds);
+    assert_eq!([is_let_in("pw").await, is_let_in("new").await], [true, true]);
+    run(removes);
+    assert_eq!([is_let_in("pw").await, is_let_in("new").await], [false, true]);
+}
