@@ -43,10 +43,23 @@ fn report() -> Result<TempDir> {
     Ok(folder)
 }
 
+/// Opens a page that draws itself, and waits until it has.
+async fn open(browser: &Browser, address: &str) -> Result<()> {
+    browser.client.goto(address).await?;
+    browser.client.wait().for_element(Locator::Css("main:not([hidden])")).await?;
+    Ok(())
+}
+
+/// A browser whose screen is as wide as that of a small phone.
+async fn phone() -> Result<Browser> {
+    let screen = json!({ "width": 360, "height": 740, "pixelRatio": 3.0, "touch": true });
+    Browser::with(json!({ "mobileEmulation": { "deviceMetrics": screen } })).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
     let (folder, browser) = (report()?, Browser::start().await?);
-    browser.client.goto(&format!("file://{}/report.html", folder.path().display())).await?;
+    open(&browser, &format!("file://{}/report.html", folder.path().display())).await?;
 
     // The first screen tells the result, and the page has loaded nothing else.
     assert_eq!(browser.text("#result").await?, "1 target: ✓ 1 pass");
@@ -65,6 +78,7 @@ async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
 
     // A cell opens its timeline, the command that reproduces it, and the reasons.
     browser.click("tr.fixture td button").await?;
+    browser.client.wait().for_element(Locator::Css("#cell[open]")).await?;
     assert_eq!(browser.text("#cell-title").await?, "bursts/three");
     let timeline = "document.querySelector('#cell .scroll svg').getAttribute('aria-label')";
     let drawn = "Timeline. at 0 ms check 40: 3 admitted; at 1,000 ms check 2: 2 admitted";
@@ -83,6 +97,7 @@ async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
     assert_eq!(browser.text("#shown").await?, "1 fixture of 2");
     assert_eq!(browser.text("tr.fixture td button").await?, "–");
     browser.click("tr.fixture td button").await?;
+    browser.client.wait().for_element(Locator::Css("#cell[open]")).await?;
     let said = browser.text("#cell").await?;
     assert!(said.contains("The emulator, or virtual time, cannot show this."), "{said}");
     assert!(said.contains("no store that can be disturbed from outside in this way"), "{said}");
@@ -90,10 +105,40 @@ async fn a_reader_finds_a_fixture_and_opens_its_timeline() -> Result<()> {
     // A link leads to the same view, and a phone need not scroll the page sideways.
     browser.client.set_window_size(400, 800).await?;
     let link = format!("file://{}/report.html?phone#verdict=pass", folder.path().display());
-    browser.client.goto(&link).await?;
+    open(&browser, &link).await?;
     assert_eq!(browser.text("#shown").await?, "1 fixture of 2");
     let scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
     assert_eq!(browser.value(scrolls).await?, false);
+    browser.client.close().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_with_a_phone_opens_details_when_they_are_wanted() -> Result<()> {
+    let (folder, browser) = (report()?, phone().await?);
+    let page = folder.path().join("report.html");
+    let fits = "document.documentElement.scrollWidth <= innerWidth && innerWidth === 360";
+    open(&browser, &format!("file://{}", page.display())).await?;
+    assert_eq!(browser.value(fits).await?, true);
+    browser.click("button[data-group=bursts]").await?;
+    browser.click("tr.fixture td button").await?;
+    browser.client.wait().for_element(Locator::Css("#cell[open]")).await?;
+    assert!(browser.text("#cell").await?.contains("offered 42; admitted 5; the reference admits 5"));
+    let inside = "(() => { const { left, right } = document.querySelector('#cell').getBoundingClientRect(); return left >= 0 && right <= 360; })()";
+    assert_eq!((browser.value(fits).await?, browser.value(inside).await?), (true.into(), true.into()));
+
+    // Without its script, and without what unpacks its details, the page still has the summary.
+    let html = fs::read_to_string(&page)?;
+    assert!(!html.contains("The store is killed.") && !html.contains("window_ms"), "nothing is packed");
+    for (from, to) in
+        [("<script type=\"module\">", "<script type=\"text/plain\">"), ("new DecompressionStream", "new Missing")]
+    {
+        assert!(html.contains(from), "{from}");
+        fs::write(&page, html.replace(from, to))?;
+        browser.client.goto(&format!("file://{}", page.display())).await?;
+        assert_eq!(browser.text("#still tbody tr").await?, "memory exact pass 1 0 1");
+        assert_eq!(browser.value(fits).await?, true);
+    }
     browser.client.close().await?;
     Ok(())
 }

@@ -19,6 +19,11 @@ pub(super) struct Browser {
 
 impl Browser {
     pub(super) async fn start() -> Result<Self> {
+        Self::with(json!({})).await
+    }
+
+    /// A browser with more options of chromedriver.
+    pub(super) async fn with(mut options: Value) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut driver = Command::new("chromedriver");
         let driver = driver.arg(format!("--port={port}")).stdout(Stdio::null()).kill_on_drop(true).spawn();
@@ -27,7 +32,8 @@ impl Browser {
         // Root cannot use the sandbox, and the only page is this test's own.
         let data = format!("--user-data-dir={}", profile.path().display());
         let args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &data];
-        let wanted = json!({ "goog:chromeOptions": { "args": args } });
+        options["args"] = json!(args);
+        let wanted = json!({ "goog:chromeOptions": options });
         let Value::Object(wanted) = wanted else { return Err("no capabilities".into()) };
         let address = format!("http://127.0.0.1:{port}");
         for _ in 0..120 {

@@ -1,6 +1,14 @@
 // The report, and what the page derives from it.
 
-const report = JSON.parse(document.getElementById("data").textContent);
+const report = await unpacked("overview");
+
+let unpacking;
+/** What only an open cell shows: the plan of a fixture, and its report on a target. They are unpacked when the first cell is opened. */
+async function detailsOf(name, id) {
+  const { plans, targets } = await (unpacking ??= unpacked("details"));
+  const about = abouts[id];
+  return [{ ...cells.get(name).get(id), ...targets[name][id] }, about === undefined ? undefined : { ...plans[id], about }];
+}
 
 const VERDICTS = {
   pass: ["✓", "pass", "the answers are right, and within the target's own bounds."],
@@ -19,8 +27,9 @@ const CAUSES = {
 const targets = report.targets;
 /** The verdict of each fixture, by target and id. */
 const cells = new Map(targets.map((target) => [target.name, new Map(target.fixtures.map((one) => [one.id, one]))]));
-const plans = report.fixtures ?? {};
-const ids = [...new Set([...Object.keys(plans), ...targets.flatMap((target) => target.fixtures.map((one) => one.id))])].sort();
+/** What each fixture is about. */
+const abouts = report.fixtures ?? {};
+const ids = [...new Set([...Object.keys(abouts), ...targets.flatMap((target) => target.fixtures.map((one) => one.id))])].sort();
 const groups = Map.groupBy(ids, (id) => id.split("/")[0]);
 
 const count = (target, verdict) => target.fixtures.filter((one) => one.verdict === verdict).length;

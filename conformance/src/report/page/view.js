@@ -19,9 +19,9 @@ function reading() {
       " replays the fixtures against limiters that are broken on purpose. It has not run for this report."));
     return;
   }
-  const caught = mutants.filter((mutant) => mutant.caught_by.length > 0);
+  const caught = mutants.filter((mutant) => mutant.caught_by > 0);
   const rows = mutants.map((mutant) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, mutant.name)), h("td", {}, mutant.about),
-    h("td", {}, mutant.caught_by.length > 0 ? chip("pass", plural(mutant.caught_by.length, "fixture")) : chip("fail", "survived"))));
+    h("td", {}, mutant.caught_by > 0 ? chip("pass", plural(mutant.caught_by, "fixture")) : chip("fail", "survived"))));
   $("#mutants").append(h("details", {}, h("summary", {}, `The suite can fail: it catches ${caught.length} of ${mutants.length} limiters that are broken on purpose.`),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["mutant", "what is broken", "caught by"].map((text) => h("th", {}, text)))),
       h("tbody", {}, ...rows)))));
@@ -109,7 +109,7 @@ function selected() {
   const shown = targets.filter((target) => state.targets.size === 0 || state.targets.has(target.name));
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = (id) => {
-    const text = `${id} ${plans[id]?.about ?? ""}`.toLowerCase();
+    const text = `${id} ${abouts[id] ?? ""}`.toLowerCase();
     const of_verdict = state.verdicts.size === 0 || shown.some((target) => state.verdicts.has(cells.get(target.name).get(id)?.verdict));
     return of_verdict && words.every((word) => text.includes(word));
   };
@@ -155,7 +155,7 @@ function groupRow(group, ids, shown, open) {
 }
 
 function fixtureRow(id, shown) {
-  const about = plans[id]?.about;
+  const about = abouts[id];
   return h("tr", { class: "fixture" }, h("th", { scope: "row" }, id.split("/").slice(1).join("/"), about ? h("small", { class: "soft" }, about) : null),
     ...shown.map((target) => {
       const one = cells.get(target.name).get(id);
@@ -170,8 +170,11 @@ function fixtureRow(id, shown) {
     }));
 }
 
-function detail(name, id) {
-  const [one, plan, target] = [cells.get(name).get(id), plans[id], targets.find((target) => target.name === name)];
+async function detail(name, id) {
+  const [one, plan] = await detailsOf(name, id);
+  // The reader may have gone on meanwhile.
+  if (state.cell?.[0] !== name || state.cell[1] !== id) return;
+  const target = targets.find((target) => target.name === name);
   const reasons = one.reasons?.length > 0 ? one.reasons : [one.reason].filter(Boolean);
   const command = (report.command ?? "").replace("{target}", name).replace("{fixture}", id);
   const dialog = $("#cell");
@@ -224,5 +227,6 @@ reading();
 targetRows();
 controls();
 fromAddress();
+$("#still").remove();
 $("main").hidden = false;
 show();

@@ -22,3 +22,10 @@ function h(name, attributes = {}, ...children) {
 const svg = (width, height, label, ...children) =>
   h("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
 
+/** The part of the data in the element with this id. */
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob($(`#${id}`).textContent), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
