@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use regex::Regex;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-/// How a link from anywhere to a file of the repository begins.
-const REPOSITORY: &str = "https://github.com/tidegate/tidegate/blob/main/";
 
 /// What is built or installed, and not written.
 const LEFT_OUT: [&str; 4] = ["target", "node_modules", "dist", ".git"];
@@ -47,15 +45,12 @@ fn every_link_leads_to_a_file_and_to_its_heading() -> Result<()> {
         let text = fs::read_to_string(page)?;
         let prose = fenced.replace_all(&text, "");
         for target in link.captures_iter(&prose).map(|found| found[1].to_owned()) {
-            // The pages that are also documentation of a crate have whole addresses.
-            let own = target.strip_prefix(REPOSITORY);
-            if own.is_none() && (target.contains("://") || target.starts_with("mailto:")) {
+            if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
             links += 1;
-            let (path, heading) = own.unwrap_or(&target).split_once('#').unwrap_or((own.unwrap_or(&target), ""));
-            let folder = if own.is_some() { &root } else { page.parent().unwrap_or(&root) };
-            let file = if path.is_empty() { page.clone() } else { folder.join(path) };
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if path.is_empty() { page.clone() } else { page.parent().unwrap_or(&root).join(path) };
             let leads = file.exists()
                 && (heading.is_empty()
                     || fs::read_to_string(&file).is_ok_and(|text| headings(&text).contains(heading)));
@@ -73,5 +68,105 @@ fn every_link_leads_to_a_file_and_to_its_heading() -> Result<()> {
 fn the_readme_is_short() -> Result<()> {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"))?;
     assert!(readme.lines().count() <= 200, "{} lines", readme.lines().count());
+    Ok(())
+}
+
+/// Where Tidegate's code would be on a host of repositories, and its packages before they are published.
+const ADDRESSES: [&str; 3] = [
+    r"(?i)(?:github\.com|gitlab\.com|bitbucket\.org|codeberg\.org)[/:](?:[\w.-]*tidegate[\w.-]*/[\w.-]+|[\w.-]+/tidegate\b)",
+    r"(?i)uses:\s*(?:[\w-]*tidegate[\w.-]*/[\w.-]+|\w[\w.-]*/tidegate\b)",
+    r"(?i)(?:docs\.rs|crates\.io/crates|npmjs\.com/package)/@?tidegate",
+];
+
+/// What a line with such an address contains.
+const HOSTS: [&str; 8] =
+    ["github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "uses:", "docs.rs", "crates.io", "npmjs.com"];
+
+fn run(folder: &Path, program: &str, arguments: &[&str]) -> Result<(bool, String)> {
+    let output = Command::new(program).current_dir(folder).args(arguments).output()?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// The files that git knows, with their text.
+fn files(root: &Path) -> Result<Vec<(String, String)>> {
+    let (_, names) = run(root, "git", &["ls-files"])?;
+    let text = |name: &str| fs::read_to_string(root.join(name)).ok();
+    Ok(names.lines().filter_map(|name| Some((name.to_owned(), text(name)?))).collect())
+}
+
+/// What `cargo make repository` has set.
+fn address(root: &Path) -> Result<Option<String>> {
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    Ok(Regex::new("(?m)^repository = \"(.*)\"$")?.captures(&manifest).map(|found| found[1].to_owned()))
+}
+
+/// The addresses in the files that claim to be Tidegate's, and are not the one that is set.
+fn strange_addresses(root: &Path) -> Result<Vec<String>> {
+    let own = address(root)?;
+    let patterns = ADDRESSES.iter().map(|one| Regex::new(one)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut strange = Vec::new();
+    for (name, text) in files(root)? {
+        // Few lines name a host.
+        for line in text.lines().filter(|line| HOSTS.iter().any(|host| line.contains(host))) {
+            let line = own.as_ref().map_or(line.to_owned(), |own| line.replace(own, ""));
+            let found = patterns.iter().filter_map(|pattern| pattern.find(&line));
+            strange.extend(found.map(|found| format!("{name}: {}", found.as_str())));
+        }
+    }
+    Ok(strange)
+}
+
+#[test]
+fn no_address_of_tidegate_is_named_but_the_one_that_its_owner_has_set() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let strange = strange_addresses(&root)?;
+    assert!(strange.is_empty(), "set the address with `cargo make repository URL`, or link relatively:\n{strange:#?}");
+    let name = ["tide", "gate"].concat();
+    let claims = [
+        format!("https://github.com/{name}/{name}/issues"),
+        format!("git@gitlab.com:somebody/{name}.git"),
+        format!("uses: {name}/{name}/.github/actions/conformance@main"),
+        format!("https://docs.rs/{name}-core"),
+    ];
+    for claim in claims {
+        assert!(ADDRESSES.iter().any(|one| Regex::new(one).is_ok_and(|one| one.is_match(&claim))), "{claim}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_address_is_set_in_one_step_and_another_replaces_it() -> Result<()> {
+    let (root, copy) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), tempfile::tempdir()?);
+    for (name, text) in files(&root)? {
+        let to = copy.path().join(name);
+        fs::create_dir_all(to.parent().unwrap_or(copy.path()))?;
+        fs::write(to, text)?;
+    }
+    run(copy.path(), "git", &["init", "--quiet"])?;
+    run(copy.path(), "git", &["add", "--all"])?;
+    for url in ["", "github.com/acme/limits", "https://github.com/acme", "https://github.com/acme/limits.git"] {
+        let (done, said) = run(copy.path(), "node", &["conformance/setup/repository.mjs", url])?;
+        assert!(!done && said.contains("cargo make repository https://HOST/OWNER/NAME"), "{url}: {said}");
+    }
+    for (url, other) in
+        [("https://github.com/acme/limits", "nowhere"), ("https://codeberg.org/b/edge", "acme/limits\"")]
+    {
+        let (done, said) = run(copy.path(), "node", &["conformance/setup/repository.mjs", url])?;
+        assert!(done, "{said}");
+        assert_eq!(address(copy.path())?.as_deref(), Some(url));
+        assert_eq!(strange_addresses(copy.path())?, Vec::<String>::new());
+        for manifest in ["Cargo.toml", "adapters/npm/package.json"] {
+            let text = fs::read_to_string(copy.path().join(manifest))?;
+            assert!(text.contains(url) && !text.contains(other), "{text}");
+        }
+        let crates = files(copy.path())?.into_iter().filter(|(name, text)| {
+            name.ends_with("Cargo.toml") && text.matches("\nrepository.workspace = true\n").count() == 1
+        });
+        assert!(crates.count() > 10, "too few crates have the address");
+        let metadata = ["metadata", "--format-version=1", "--no-deps", "--offline", "--locked"];
+        let (read, said) = run(copy.path(), env!("CARGO"), &metadata)?;
+        assert!(read && said.contains(&format!("\"repository\":\"{url}\"")), "cargo does not read the manifests");
+    }
     Ok(())
 }

@@ -102,13 +102,24 @@ test("the code that `tidegate choose` prints is type-checked", async () => {
   await check(TYPESCRIPTS.at(-1), { choose: { files: ["bindings.d.ts", ...files], ...options } });
 });
 
-test("the tarball has what is needed, and links that work without the repository", () => {
+test("the tarball has what is needed, and once the repository's address is set, links that work without it", () => {
   const files = readdirSync(installed, { recursive: true });
   assert.deepEqual(readdirSync(installed), ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist", "package.json", "rules.schema.json"]);
   assert.deepEqual(files.filter((name) => /\.(rs|ts|map)$/.test(name) && !name.endsWith(".d.ts")), []);
-  for (const [, link] of readFileSync(path.join(installed, "README.md"), "utf8").matchAll(/\]\(([^)]*)\)/g)) {
-    assert.ok(/^(https:\/\/|#)/.test(link) || files.includes(link), link);
-  }
+  // A package that has the files of which packing needs something, and an address.
+  const copy = path.join(folder, "checkout/adapters/npm");
+  cpSync(installed, copy, { recursive: true });
+  cpSync(path.join(root, "tarball.mjs"), path.join(copy, "tarball.mjs"));
+  const manifest = path.join(copy, "package.json");
+  const homepage = "https://git.example/acme/limits/tree/main/adapters/npm#readme";
+  writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest, "utf8")), homepage }));
+  execFileSync(process.execPath, [path.join(copy, "tarball.mjs")]);
+  const packed = path.join(folder, "checkout/target/npm/tidegate-edge.tgz");
+  const readme = execFileSync("tar", ["--extract", "--to-stdout", "--file", packed, "package/README.md"], { encoding: "utf8" });
+  const links = [...readme.matchAll(/\]\(([^)\s]*)\)/g)].map(([, link]) => link);
+  assert.deepEqual(links.filter((link) => !/^(https:\/\/|#)/.test(link)), []);
+  assert.ok(links.includes("https://git.example/acme/limits/blob/main/adapters/npm/examples/next-proxy"));
+  assert.ok(links.includes("https://git.example/acme/limits/blob/main/core/docs/changes.md"));
 });
 
 test("npm pack needs nothing but the package: a tarball of what is installed is the same", () => {

@@ -1,4 +1,4 @@
-//! The procedural macro of [`tidegate-rules`](https://docs.rs/tidegate-rules), which needs the reader of rules files while an
+//! The procedural macro of `tidegate-rules`, which needs the reader of rules files while an
 //! application is compiled, and not in it.
 
 use std::path::{Path, PathBuf};
