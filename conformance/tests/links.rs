@@ -135,8 +135,8 @@ fn no_address_of_tidegate_is_named_but_the_one_that_its_owner_has_set() -> Resul
     Ok(())
 }
 
-#[test]
-fn the_address_is_set_in_one_step_and_another_replaces_it() -> Result<()> {
+/// A copy of what git knows.
+fn copied() -> Result<tempfile::TempDir> {
     let (root, copy) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), tempfile::tempdir()?);
     for (name, text) in files(&root)? {
         let to = copy.path().join(name);
@@ -145,6 +145,33 @@ fn the_address_is_set_in_one_step_and_another_replaces_it() -> Result<()> {
     }
     run(copy.path(), "git", &["init", "--quiet"])?;
     run(copy.path(), "git", &["add", "--all"])?;
+    Ok(copy)
+}
+
+#[test]
+fn the_release_leaves_no_page_that_asks_for_a_checkout() -> Result<()> {
+    let copy = copied()?;
+    let pages = |one: &str| -> Result<usize> {
+        let pages = files(copy.path())?.into_iter().filter(|(name, _)| name.ends_with(".md"));
+        Ok(pages.filter(|(_, text)| text.contains(one)).count())
+    };
+    let unreleased = ["before the release -->", "\"$TIDEGATE/", "tidegate-edge.tgz\""];
+    assert!(pages(unreleased[0])? >= 10 && pages(unreleased[1])? >= 9);
+    let (begun, ended) = (pages("<!-- before the release -->")?, pages("<!-- /before the release -->")?);
+    assert_eq!(begun, ended, "a part before the release has no end");
+    let (done, said) = run(copy.path(), "node", &["conformance/setup/released.mjs"])?;
+    assert!(done, "{said}");
+    for one in unreleased {
+        assert_eq!(pages(one)?, 0, "{one} is left");
+    }
+    let readme = fs::read_to_string(copy.path().join("adapters/redis/README.md"))?;
+    assert!(readme.contains("tidegate-redis = \"0.1\"\n```\n\n```rust"), "{readme}");
+    Ok(())
+}
+
+#[test]
+fn the_address_is_set_in_one_step_and_another_replaces_it() -> Result<()> {
+    let copy = copied()?;
     for url in ["", "github.com/acme/limits", "https://github.com/acme", "https://github.com/acme/limits.git"] {
         let (done, said) = run(copy.path(), "node", &["conformance/setup/repository.mjs", url])?;
         assert!(!done && said.contains("cargo make repository https://HOST/OWNER/NAME"), "{url}: {said}");
