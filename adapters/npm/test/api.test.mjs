@@ -1,6 +1,8 @@
 // The API of every limiter, with the counts in memory.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { mock, test } from "node:test";
 import { Tidegate as OnUpstash, TidegateError } from "@tidegate/edge";
 import { Gate } from "@tidegate/edge/gate";
@@ -305,12 +307,35 @@ test("a quota may say its unit in a word", async () => {
   for (const wrong of ["10 per fortnight", "10 minute", "10 perminute", "ten per minute"]) assert.throws(() => windowOf(wrong), { kind: "invalid" }, wrong);
 });
 
-test("what is no request, and who is nobody, is invalid", async () => {
-  const tidegate = new Tidegate({ platform: "direct", failMode: "open", policy: { name: "nobody", quotas: ["10 / d"] }, onError: () => {} });
-  for (const request of [{}, { headers: {} }, { headers: { "x-real-ip": "192.0.2.1" }, socket: {} }, null, 7, "GET /"]) {
-    const { allowed, error } = await tidegate.check(request);
-    assert.deepEqual([allowed, error?.kind], [false, "invalid"], JSON.stringify(request));
+test("what is no request rejects, also with a key, because an answer to it would never be sent", async (t) => {
+  const options = { platform: "direct", failMode: "open", policy: { name: "no-request", quotas: ["10 / d"] }, onError: () => {} };
+  const limiter = new Tidegate(options);
+  const gate = Gate.fromRules(
+    { limits: { api: { quotas: [{ algorithm: "fixed_window", limit: 10, window_ms: 60_000 }] } }, rules: [{ limits: ["api"] }] },
+    { platform: "direct", stores: { default: (limit) => new Tidegate(limit) } },
+  );
+  // Node.js's request, as a server gets it.
+  const server = createServer((req, res) => {
+    const checks = [limiter.check(req), limiter.check(req, { key: "k" }), limiter.peek(req, async () => ({ key: "k" })), gate.check(req), gate.check(req, { key: "k" }), gate.explain(req)];
+    const told = checks.map((check) => check.then(() => "a verdict", ({ kind, field, message }) => `${kind} ${field} ${message}`));
+    Promise.all(told).then((told) => res.end(JSON.stringify(told)));
+  });
+  t.after(() => server.close());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const told = await (await fetch(`http://127.0.0.1:${server.address().port}/`)).json();
+  assert.equal(told.length, 6);
+  for (const one of told) assert.match(one, /^invalid request .*IncomingMessage.*not a Request; write .*limit\(tidegate\) of "@tidegate\/edge\/node"/);
+
+  for (const request of [{}, { headers: {} }, { headers: { "x-real-ip": "192.0.2.1" }, socket: {} }, null, undefined, 7, "GET /"]) {
+    for (const check of [limiter.check(request), limiter.check(request, { key: "k" }), limiter.peek(request, { key: "k" }), gate.check(request)]) {
+      await assert.rejects(check, { name: "TidegateError", kind: "invalid", field: "request" }, JSON.stringify(request));
+    }
   }
+  assert.equal((await limiter.limit("k")).quotas[0].remaining, 9);
+});
+
+test("who is nobody is invalid", async () => {
+  const tidegate = new Tidegate({ platform: "direct", failMode: "open", policy: { name: "nobody", quotas: ["10 / d"] }, onError: () => {} });
   for (const nobody of [undefined, null, ""]) {
     const { allowed, error } = await tidegate.limit(nobody);
     assert.deepEqual([allowed, error?.kind, error?.field], [false, "invalid", "key"], String(nobody));

@@ -1,6 +1,6 @@
 // What an application gives with a request, for limiters and gates.
 
-import { invalid } from "./error.js";
+import { invalid, type TidegateError } from "./error.js";
 
 /** Options, or a function that returns or promises them. */
 export type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);
@@ -12,6 +12,17 @@ export async function chosen<T>(options: Chosen<T>): Promise<T> {
   } catch (cause) {
     throw invalid("options", "reading them threw", { cause });
   }
+}
+
+/**
+ * The error for what is no `Request`. It is thrown, not a verdict: only the application can cause it, and what it gets in place of one,
+ * such as Node.js's `(req, res)`, sends no response that is returned.
+ */
+export function notRequest(given: unknown): TidegateError | undefined {
+  const { headers, url, httpVersion } = Object(given) as { headers?: Partial<Headers>; url?: unknown; httpVersion?: unknown };
+  if (typeof headers?.get === "function" && typeof url === "string") return undefined;
+  const what = httpVersion === undefined ? "this is" : "this is Node.js's IncomingMessage,";
+  return invalid("request", `${what} not a Request; write check(new Request(url, { headers })), limit("user:42") for a key, or, for Node.js's (req, res), the middleware limit(tidegate) of "@tidegate/edge/node"`);
 }
 
 /** Whether they have to be waited for. */

@@ -5,7 +5,7 @@ import type { Decision } from "./core/decide.js";
 import type { MakeRule } from "./core/policy.js";
 import { invalid, isStoreFailure, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
-import { type Chosen, chosen, isPromised, quietly, text } from "./given.js";
+import { type Chosen, chosen, isPromised, notRequest, quietly, text } from "./given.js";
 import { FailureLog, Health, isBack, TELL } from "./log.js";
 import { FROM_STORE, ORIGIN } from "./numbers.js";
 import type { ErrorEvent, Identity, Operation, Options } from "./options.js";
@@ -97,7 +97,7 @@ export abstract class Limiter {
   /**
    * Decides on a request, and charges it if every quota admits it.
    *
-   * It never throws. If the store fails (`unavailable` or `timeout`), the fail mode decides. After any other error, the request
+   * It rejects only for what is no `Request`. If the store fails (`unavailable` or `timeout`), the fail mode decides. After any other error, the request
    * is rejected, because a client could have caused the error. `verdict.error` says what went wrong.
    *
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
@@ -235,6 +235,8 @@ export abstract class Limiter {
 
   /** The key that a request counts against: a verified subject, an API key, the client's address, or `ip:unknown`. */
   async identify(request: Request, peer?: string): Promise<string> {
+    const mistake = notRequest(request);
+    if (mistake) throw mistake;
     return this.#sender(request, peer);
   }
 
@@ -305,6 +307,8 @@ export abstract class Limiter {
 
   /** Decides on a request with its sender's keys. */
   #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
+    const mistake = notRequest(request);
+    if (mistake) return Promise.reject(mistake);
     let asked: Question | undefined;
     const failed = (thrown: unknown) => this.#undecided(kind, request, asked, thrown);
     const decide = (options: unknown): Promise<Verdict> => {
@@ -459,9 +463,6 @@ export abstract class Limiter {
 
   #sender(request: Request | undefined, peer: string | undefined): string | Promise<string> {
     if (!request) throw invalid("keys", `missing; write ${written(this.#core.dimensions)}`);
-    if (typeof (request.headers as Partial<Headers> | undefined)?.get !== "function") {
-      throw invalid("request", `no Request with Headers; write check(new Request(url, { headers })), or limit("user:42") for a key`);
-    }
     return this.#options.identify ? this.#identified(request, peer) : this.#keyOf(request, peer, {});
   }
 

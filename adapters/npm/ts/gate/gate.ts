@@ -2,7 +2,7 @@ import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
 import { type ErrorKind, invalid, isStoreFailure, TidegateError } from "../error.js";
 import { Fields, only, shown, whole } from "../fields.js";
-import { type Chosen, chosen, isPromised, text } from "../given.js";
+import { type Chosen, chosen, isPromised, notRequest, text } from "../given.js";
 import { FailureLog, isBack, TELL } from "../log.js";
 import type { Platform } from "../options.js";
 import type { Keys } from "../verdict.js";
@@ -244,12 +244,14 @@ export abstract class BaseGate {
   /**
    * Decides on a request, and charges it if every limit that applies admits it.
    *
-   * It never throws. If a store fails (`unavailable` or `timeout`), `on_failure` of the rule decides. After any other error, the
+   * It rejects only for what is no `Request`. If a store fails (`unavailable` or `timeout`), `on_failure` of the rule decides. After any other error, the
    * request is rejected, because a client could have caused the error. `verdict.error` says what went wrong.
    *
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
   async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<GateVerdict> {
+    const mistake = notRequest(request);
+    if (mistake) throw mistake;
     let told: Told;
     try {
       const given = isPromised(options) ? await chosen(options) : options;
@@ -264,6 +266,8 @@ export abstract class BaseGate {
 
   /** Explains, for people, which rule, keys and limits apply to a request, and why. It asks no store. */
   async explain(request: Request, options: GateCheckOptions = {}): Promise<string> {
+    const mistake = notRequest(request);
+    if (mistake) throw mistake;
     try {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
       declared(decider.rules, facts.given.keys);
@@ -422,12 +426,7 @@ function declared({ dimensions }: Rules, keys: Keys): void {
 
 /** A request, and what the application tells of it. */
 function factsOf(request: Request, options: unknown): Facts {
-  const given = givenBy(options);
-  const { headers, url } = Object(request) as Request;
-  if (typeof (headers as Partial<Headers> | undefined)?.get !== "function" || typeof url !== "string") {
-    throw invalid("request", "no Request with Headers; write check(new Request(url, { headers }))");
-  }
-  return new Facts(request, given);
+  return new Facts(request, givenBy(options));
 }
 
 /** Reads a check's options. */
