@@ -446,8 +446,8 @@ const all = (path) => allWith(path).map(([reading]) => reading);
 /** The same, each with what it does with escapes. */
 function allWith(path) {
   const found = [];
-  readings(path, (...reading) => {
-    found.push(reading);
+  readings(path, (reading, escapes) => {
+    found.push([reading, escapes]);
     return false;
   });
   return found;
@@ -549,6 +549,14 @@ test("letters of all scripts have a lower case", () => {
 /** The names of the rules that apply to a path, in order. */
 const applying = (rules, path) => appliedTo(rules, { method: "GET", hosts: [""], has: () => false }, [path]).map(({ name }) => name);
 const named = (paths) => rulesOf(JSON.stringify({ rules: Object.entries(paths).map(([name, path]) => ({ name, path })) }));
+
+// Routers take an empty segment for none, for a parameter, or for a segment that no parameter takes.
+test("a request has the rules of each router for its empty segments", () => {
+  const table = JSON.parse(readFileSync(new URL("../../../core/tests/data/readings.json", import.meta.url), "utf8"));
+  for (const { rules, paths } of table) {
+    for (const [path, expected] of Object.entries(paths)) assert.deepEqual(applying(named(rules), path), expected, path);
+  }
+});
 
 test("a path outside ASCII has its rule however a client writes it", () => {
   const rules = named({ cafe: "/café", below: "/ü/{id}", smile: "/😀/*", quote: '/a"b', space: "/a b", brace: "/%7Bx%7D", pipe: "/a|b^%5B" });

@@ -59,9 +59,8 @@ impl Seen {
         let mut inner = self.0.lock().unwrap();
         let (runs, charged) = (std::mem::take(&mut inner.runs), std::mem::take(&mut inner.charged));
         let is_charged = |name: &str| charged.iter().any(|limit| limit == name);
-        // What has no route may be below a rule with a star, which has the path without the last segment, too. An empty segment is one of
-        // any text for a rule, since it is for some routers, and for others it is no segment: `//login`.
-        const COVERING: [&str; 6] = ["below", "files", "smile", "unknown", "tenant", "deep"];
+        // What has no route may be below a rule with a star, which has the path without the last segment, too.
+        const COVERING: [&str; 4] = ["below", "files", "smile", "unknown"];
         let is_below = |name: &str| name == "all" && COVERING.into_iter().any(is_charged);
         for route in runs.iter().filter(|route| !is_charged(route) && !is_below(route)) {
             let line = format!("{route} after {charged:?}: {}", request.escape_ascii());

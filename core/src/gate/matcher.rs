@@ -188,6 +188,14 @@ pub(super) struct Matcher {
     written: Option<Hosts>,
 }
 
+/// A reading of a path as some routers compare it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathForm<'p> {
+    pub(super) path: &'p str,
+    /// Whether a segment of any text may be empty.
+    pub(super) takes_empty: bool,
+}
+
 /// The rules by host, then by path.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
@@ -269,18 +277,25 @@ impl Hosts {
     }
 
     /// Calls `found` with each rule for a request, if its host and its path are read so, most specific first, until it returns true.
-    pub(super) fn visit(&self, request: &Request<'_>, host: &str, path: &str, found: &mut dyn FnMut(usize) -> bool) {
-        if self.exact.get(host).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+    pub(super) fn visit(
+        &self,
+        request: &Request<'_>,
+        host: &str,
+        PathForm { path, takes_empty }: PathForm<'_>,
+        found: &mut dyn FnMut(usize) -> bool,
+    ) {
+        let mut visit = |tree: &Tree| tree.visit(request, segments(path), takes_empty, found);
+        if self.exact.get(host).is_some_and(&mut visit) {
             return;
         }
         let mut rest = host;
         while let Some((_, domain)) = rest.split_once('.').filter(|_| !self.below.is_empty()) {
-            if self.below.get(domain).is_some_and(|tree| tree.visit(request, segments(path), found)) {
+            if self.below.get(domain).is_some_and(&mut visit) {
                 return;
             }
             rest = domain;
         }
-        self.any.visit(request, segments(path), found);
+        visit(&self.any);
     }
 }
 
@@ -291,14 +306,16 @@ impl Tree {
         &self,
         request: &Request<'_>,
         mut path: impl Iterator<Item = &'a str> + Clone,
+        takes_empty: bool,
         found: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
         let next = path.next();
         if let Some(segment) = next {
-            // Routers take an empty segment for a parameter, but not the end of a path after its last slash.
-            let any = self.any.as_deref().filter(|_| !segment.is_empty() || path.clone().next().is_some());
+            // Some routers take an empty segment for a parameter, but none takes the end of a path after its last slash.
+            let any =
+                self.any.as_deref().filter(|_| !segment.is_empty() || (takes_empty && path.clone().next().is_some()));
             let mut below = [self.literal.get(segment), any].into_iter().flatten();
-            if below.any(|tree| tree.visit(request, path.clone(), found)) {
+            if below.any(|tree| tree.visit(request, path.clone(), takes_empty, found)) {
                 return true;
             }
         }

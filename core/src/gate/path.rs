@@ -47,11 +47,11 @@ pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
     }))
 }
 
-/// Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived
-/// last. At most 24 readings, and one for a path that is already normal.
-pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes) -> bool) {
+/// Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the
+/// normal form first, the path as it arrived last. At most 24 readings, and one for a path that is already normal.
+pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
     if is_normal(path) {
-        found(path, Escapes::Absent);
+        found(path, Escapes::Absent, false);
         return;
     }
     let path = without_query(path);
@@ -70,7 +70,8 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes) -> bool)
                 (false, true) => Escapes::Kept,
                 (false, false) => Escapes::Absent,
             };
-            if found(&reading, escapes) {
+            let has_empty = all & MERGE != 0 && !has(MERGE) && reading.contains("//");
+            if found(&reading, escapes, has_empty) {
                 return;
             }
         }
@@ -352,7 +353,7 @@ mod tests {
 
     fn all(path: &str) -> Vec<String> {
         let mut found = Vec::new();
-        readings(path, &mut |path, _| {
+        readings(path, &mut |path, _, _| {
             found.push(path.to_string());
             false
         });
@@ -426,7 +427,7 @@ mod tests {
     fn a_reading_says_what_it_does_with_escapes() {
         let all = |path: &str| {
             let mut found = Vec::new();
-            readings(path, &mut |path, escapes| {
+            readings(path, &mut |path, escapes, _| {
                 found.push((path.to_string(), escapes));
                 false
             });

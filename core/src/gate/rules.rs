@@ -89,14 +89,15 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 /// `{`, `}`, `?`, `#` and a star at the end stand for themselves as `%7B`, `%7D`, `%3F`, `%23` and `%2A`. Rules and messages show the
 /// normal form (RFC 3986, section 6.2.2), with escapes. A letter that Unicode can compose in two ways is two texts, as for routers.
 ///
-/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes are written in their normal form,
-/// `.` and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a
-/// backslash counts as a slash. The gate matches the path after each combination of the steps that it needs. That is one reading
-/// for a path that is already normal, and at most 24 for any path. A request whose readings have
-/// different rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a
-/// store failure if one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after
-/// another, that of the normal form first, until one denies; what the others have charged then stays charged, unless the request
-/// has a [token](super::Request::token).
+/// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes are written in their normal form, `.`
+/// and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a backslash counts as a
+/// slash. The gate matches the path after each combination of the steps that it needs. That is one reading for a path that is already
+/// normal, and at most 24 for any path. A reading that keeps an empty segment is matched twice: some routers take such a segment for a
+/// parameter, so that `//login` has the rule `/{tenant}/login`, and for others it has `/*`. A request whose readings have different
+/// rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a store failure if
+/// one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after another, that of the
+/// normal form first, until one denies; what the others have charged then stays charged, unless the request has a
+/// [token](super::Request::token).
 ///
 /// Some routers, such as those of axum and Express, decode no path before they compare it, so that escapes as they arrived are compared
 /// with rules as they are written: beside the rule `/café`, `/caf%C3%A9` has the limits of `/{name}` or `/*` too, since such a router

@@ -5,6 +5,7 @@
 use std::num::NonZero;
 
 use pollster::block_on;
+use serde_json::{Value, json};
 use tidegate_core::gate::{Gate, Hold, Prepared, Request, Rules, Verdict};
 use tidegate_core::{
     Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
@@ -95,6 +96,20 @@ fn a_path_outside_ascii_has_its_rule_however_a_client_writes_it() {
     // Unicode has two forms of this letter. No router takes one for the other, so neither do rules. Bytes that are not UTF-8 are no letter.
     for path in ["/cafe\u{301}", "/caf%E9", "/caf%C3", "/login", "/x", "/a+b", "/%C0%AFcaf%C3%A9"] {
         assert!(applying(&rules, path).is_empty(), "{path}");
+    }
+}
+
+/// Routers take an empty segment for none, for a parameter, or for a segment that no parameter takes.
+#[test]
+fn a_request_has_the_rules_of_each_router_for_its_empty_segments() {
+    let table: Value = serde_json::from_str(include_str!("../data/readings.json")).unwrap();
+    for part in table.as_array().unwrap() {
+        let rule = |(name, path): (&String, &Value)| json!({ "name": name, "path": path });
+        let rules: Vec<Value> = part["rules"].as_object().unwrap().iter().map(rule).collect();
+        let rules = Rules::parse("rules.json", &json!({ "rules": rules }).to_string()).unwrap();
+        for (path, expected) in part["paths"].as_object().unwrap() {
+            assert_eq!(json!(applying(&rules, path)), *expected, "{path}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Applied, PREFLIGHT_FIELDS, Rule, Rules, ValidKey};
 use crate::Key;
-use crate::gate::matcher::Hosts;
+use crate::gate::matcher::{Hosts, PathForm};
 use crate::gate::path::{in_lower_case, readings};
 use crate::gate::request::Request;
 
@@ -34,7 +34,7 @@ impl Rules {
     }
 
     /// The first of these rules for a request whose host and path are read so.
-    fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: &str) -> Option<&Rule> {
+    fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: PathForm<'_>) -> Option<&Rule> {
         let mut first = None;
         let is_exempt = self.exempts(request);
         rules.visit(request, host, path, &mut |place| {
@@ -67,15 +67,19 @@ impl Rules {
     }
 
     /// Calls `found` with each reading of a request's host and path, and the rules in the form that it is compared with, until it returns
-    /// true.
-    fn readings(&self, request: &Request<'_>, found: &mut dyn FnMut(&Hosts, &str, &str) -> bool) {
+    /// true. A reading with an empty segment has a form for each kind of router.
+    fn readings(&self, request: &Request<'_>, found: &mut dyn FnMut(&Hosts, &str, PathForm<'_>) -> bool) {
         // Most rules are for any host.
         let hosts = if self.matcher.reads_host() { request.hosts() } else { Vec::new() };
-        readings(request.path(), &mut |path, escapes| {
+        readings(request.path(), &mut |path, escapes, has_empty| {
             let path = if self.ignores_case { in_lower_case(path, escapes) } else { path.into() };
-            self.matcher.of(escapes).any(|rules| match &hosts[..] {
-                [] => found(rules, "", &path),
-                hosts => hosts.iter().any(|host| found(rules, host, &path)),
+            self.matcher.of(escapes).any(|rules| {
+                let mut form = |host, takes_empty| found(rules, host, PathForm { path: &path, takes_empty });
+                let mut of = |host| form(host, true) || (has_empty && form(host, false));
+                match &hosts[..] {
+                    [] => of(""),
+                    hosts => hosts.iter().any(|host| of(host)),
+                }
             })
         });
     }

@@ -34,12 +34,12 @@ function found(rules: Rules, request: Matched, paths: readonly string[], isFirst
     if (!found.includes(rule)) found.push(rule);
     return isFirst;
   };
-  const visit = (reading: string, escapes: Escapes) => {
+  const visit = (reading: string, escapes: Escapes, hasEmpty: boolean) => {
     const lower = rules.ignoresCase || request.ignoresCase ? inLowerCase(reading, escapes) : reading;
-    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, rules.ignoresCase ? lower : reading, add);
+    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, rules.ignoresCase ? lower : reading, hasEmpty, add);
     if (request.ignoresCase && !rules.ignoresCase) {
       const { matcher, differs } = ignoringCase(rules);
-      if (differs || lower !== reading) for (const hosts of matcher.of(escapes)) hosts.visit(request, lower, add);
+      if (differs || lower !== reading) for (const hosts of matcher.of(escapes)) hosts.visit(request, lower, hasEmpty, add);
     }
     return false;
   };

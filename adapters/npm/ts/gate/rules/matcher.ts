@@ -30,6 +30,9 @@ interface Entry {
   readonly place: number;
 }
 
+/** The hosts that matter if no rule is for some hosts only. */
+const ANY = [""];
+
 type Found = (place: number) => boolean;
 
 /** The rules by what they match. */
@@ -74,10 +77,14 @@ class Hosts {
     entries.splice(later < 0 ? entries.length : later, 0, { pattern, place });
   }
 
-  /** Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true for each of its hosts. */
-  visit(request: Matched, path: string, found: Found): void {
+  /**
+   * Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true for each of its hosts. If
+   * the path has an empty segment, it does so for routers whose parameters take it, and then for those whose parameters do not.
+   */
+  visit(request: Matched, path: string, hasEmpty: boolean, found: Found): void {
     const parts = segments(path, KEPT);
-    const visits = (tree: Tree | undefined) => tree !== undefined && visit(tree, request, parts, 0, found);
+    let takesEmpty = true;
+    const visits = (tree: Tree | undefined) => tree !== undefined && visit(tree, request, parts, 0, takesEmpty, found);
     const visitsOf = (host: string) => {
       if (visits(this.#exact.get(host))) return true;
       for (let dot = host.indexOf("."); dot >= 0; dot = host.indexOf(".", dot + 1)) {
@@ -85,8 +92,14 @@ class Hosts {
       }
       return visits(this.#any);
     };
-    if (this.#exact.size + this.#below.size === 0) visits(this.#any);
-    else for (const host of request.hosts) visitsOf(host);
+    const isForAny = this.#exact.size + this.#below.size === 0;
+    for (const host of isForAny ? ANY : request.hosts) {
+      takesEmpty = true;
+      visitsOf(host);
+      if (!hasEmpty) continue;
+      takesEmpty = false;
+      visitsOf(host);
+    }
   }
 }
 
@@ -101,15 +114,15 @@ function child(trees: Map<string, Tree>, name: string): Tree {
 }
 
 /** Visits in this order: a segment as it is before any segment, a longer path before a shorter one. Returns whether `found` did. */
-function visit({ literal, any, here, prefix }: Tree, request: Matched, parts: readonly string[], at: number, found: Found): boolean {
+function visit({ literal, any, here, prefix }: Tree, request: Matched, parts: readonly string[], at: number, takesEmpty: boolean, found: Found): boolean {
   if (at === parts.length) {
     if (hits(here, request, found)) return true;
   } else {
     const own = literal.get(parts[at]!);
-    if (own && visit(own, request, parts, at + 1, found)) return true;
-    // Routers take an empty segment for a parameter, but not the end of a path after its last slash.
-    const isSegment = parts[at] !== "" || at + 1 < parts.length;
-    if (any && isSegment && visit(any, request, parts, at + 1, found)) return true;
+    if (own && visit(own, request, parts, at + 1, takesEmpty, found)) return true;
+    // Some routers take an empty segment for a parameter, but none takes the end of a path after its last slash.
+    const isSegment = parts[at] !== "" || (takesEmpty && at + 1 < parts.length);
+    if (any && isSegment && visit(any, request, parts, at + 1, takesEmpty, found)) return true;
   }
   return hits(prefix, request, found);
 }

@@ -58,12 +58,12 @@ export function rulePath(path: string): [normal: string, written: string] | unde
 }
 
 /**
- * Calls `found` with the path as each server may read it, until it returns true: the normal form first, the path as it arrived last. At most
- * 24 readings, and one for a path that is already normal.
+ * Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the normal
+ * form first, the path as it arrived last. At most 24 readings, and one for a path that is already normal.
  */
-export function readings(path: string, found: (path: string, escapes: Escapes) => boolean): void {
+export function readings(path: string, found: (path: string, escapes: Escapes, hasEmpty: boolean) => boolean): void {
   if (isNormal(path)) {
-    found(path, "absent");
+    found(path, "absent", false);
     return;
   }
   const own = withoutQuery(path);
@@ -74,8 +74,10 @@ export function readings(path: string, found: (path: string, escapes: Escapes) =
   const other = all & BACKSLASHES ? parts(own, true) : one;
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
-    const isReading = steps & DOTS || !(steps & ESCAPED_DOTS);
-    if (isReading && found(reading(steps & BACKSLASHES ? other : one, steps), steps & ESCAPES ? "normal" : kept)) return;
+    if (steps & DOTS || !(steps & ESCAPED_DOTS)) {
+      const text = reading(steps & BACKSLASHES ? other : one, steps);
+      if (found(text, steps & ESCAPES ? "normal" : kept, text.includes("//"))) return;
+    }
     if (steps === 0) return;
   }
 }
