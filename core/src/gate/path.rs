@@ -48,7 +48,7 @@ pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
 }
 
 /// Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the
-/// normal form first, the path as it arrived last. At most 24 readings, and one for a path that is already normal.
+/// normal form first, the path as it arrived last. At most 36 readings, and one for a path that is already normal.
 pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
     if is_normal(path) {
         found(path, Escapes::Absent, false);
@@ -63,7 +63,7 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
     let mut steps = all;
     loop {
         let has = |step| steps & step != 0;
-        if has(DOTS) || !has(ESCAPED_DOTS) {
+        if (has(DOTS) || !has(ESCAPED_DOTS)) && (has(LEADING) || all & LEADING == 0 || !has(MERGE)) {
             Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
             let escapes = match (has(ESCAPES), all & ESCAPES != 0) {
                 (true, _) => Escapes::Normal,
@@ -180,6 +180,8 @@ const ESCAPED_DOTS: u8 = 4;
 const DOTS: u8 = 8;
 /// Writes the escapes in their normal form.
 const ESCAPES: u8 = 16;
+/// Leaves out empty segments at the start. [`MERGE`] does, too.
+const LEADING: u8 = 32;
 
 impl Reading {
     const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES);
@@ -195,15 +197,23 @@ impl Reading {
         }
         let separator = ['/', '\\'];
         let rest = path.strip_prefix(separator).unwrap_or(path);
+        // Whether there are empty segments at the start, and behind others.
+        let (mut is_start, mut leads, mut follows) = (true, false, false);
         for segment in rest.split(separator) {
             if segment.is_empty() && !rest.is_empty() {
                 steps |= MERGE;
+                leads |= is_start;
+                follows |= !is_start;
             } else if let Some((_, is_escaped)) = dots(segment) {
                 // What remains in front of dots may be empty, and so may what remains after them.
                 steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 };
+            } else {
+                is_start = false;
             }
         }
-        steps
+        // Dots can bring an empty segment to the start.
+        let differs = if steps & DOTS == 0 { leads && follows } else { leads || follows };
+        steps | if differs { LEADING } else { 0 }
     }
 
     const fn does(self, step: u8) -> bool {
@@ -236,7 +246,7 @@ impl Reading {
                         add("", &mut count, out);
                     }
                 }
-                None if part.text.is_empty() && self.does(MERGE) => {}
+                None if part.text.is_empty() && (self.does(MERGE) || (count == 0 && self.does(LEADING))) => {}
                 None => add(if self.does(ESCAPES) { &part.normal } else { &part.text }, &mut count, out),
             }
         }

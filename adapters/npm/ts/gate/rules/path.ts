@@ -36,6 +36,8 @@ const ESCAPED_DOTS = 4;
 const DOTS = 8;
 /** Writes the escapes in their normal form. */
 const ESCAPES = 16;
+/** Leaves out empty segments at the start. `MERGE` does, too. */
+const LEADING = 32;
 
 /**
  * A rule's path without a star at its end: in its normal form, and with the escapes as they are written. A segment of any text is its name
@@ -59,7 +61,7 @@ export function rulePath(path: string): [normal: string, written: string] | unde
 
 /**
  * Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the normal
- * form first, the path as it arrived last. At most 24 readings, and one for a path that is already normal.
+ * form first, the path as it arrived last. At most 36 readings, and one for a path that is already normal.
  */
 export function readings(path: string, found: (path: string, escapes: Escapes, hasEmpty: boolean) => boolean): void {
   if (isNormal(path)) {
@@ -74,7 +76,7 @@ export function readings(path: string, found: (path: string, escapes: Escapes, h
   const other = all & BACKSLASHES ? parts(own, true) : one;
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
-    if (steps & DOTS || !(steps & ESCAPED_DOTS)) {
+    if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && (steps & LEADING || !(all & LEADING) || !(steps & MERGE))) {
       const text = reading(steps & BACKSLASHES ? other : one, steps);
       if (found(text, steps & ESCAPES ? "normal" : kept, text.includes("//"))) return;
     }
@@ -120,12 +122,23 @@ function withoutQuery(path: string): string {
 function needed(path: string): number {
   let steps = (path.includes("\\") ? BACKSLASHES : 0) | (ESCAPED.test(path) ? ESCAPES : 0);
   const rest = path.replace(/^[/\\]/, "");
+  // Whether there are empty segments at the start, and behind others.
+  let [isStart, leads, follows] = [true, false, false];
   for (const segment of rest.split(/[/\\]/)) {
-    if (segment === "" && rest !== "") steps |= MERGE;
-    // What remains in front of dots may be empty, and so may what remains after them.
-    if (dots(segment) > 0) steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
+    if (segment === "" && rest !== "") {
+      steps |= MERGE;
+      if (isStart) leads = true;
+      else follows = true;
+    } else if (dots(segment) > 0) {
+      // What remains in front of dots may be empty, and so may what remains after them.
+      steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
+    } else {
+      isStart = false;
+    }
   }
-  return steps;
+  // Dots can bring an empty segment to the start.
+  const differs = steps & DOTS ? leads || follows : leads && follows;
+  return steps | (differs ? LEADING : 0);
 }
 
 /** A segment of a path as it arrived. */
@@ -161,7 +174,7 @@ function reading(parts: readonly Part[], steps: number): string {
       }
       // Dots at the end leave a slash there.
       if (place + 1 === parts.length && !(steps & MERGE)) add("");
-    } else if (text !== "" || !(steps & MERGE)) {
+    } else if (text !== "" || !(steps & MERGE || (count === 0 && steps & LEADING))) {
       add(steps & ESCAPES ? normal : text);
     }
   });
