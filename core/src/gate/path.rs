@@ -63,7 +63,7 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
     let mut steps = all;
     loop {
         let has = |step| steps & step != 0;
-        if (has(DOTS) || !has(ESCAPED_DOTS)) && (has(LEADING) || all & LEADING == 0 || !has(MERGE)) {
+        if (has(DOTS) || !has(ESCAPED_DOTS)) && !(has(MERGE) && all & !steps & LEADING != 0) {
             Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
             let escapes = match (has(ESCAPES), all & ESCAPES != 0) {
                 (true, _) => Escapes::Normal,
@@ -389,7 +389,7 @@ mod tests {
             assert_eq!(found[0], expected[0]);
             assert!(expected.iter().all(|reading| found.iter().any(|known| known == reading)), "{path}: {found:?}");
         }
-        assert_eq!(all("/a\\..//%2e/b%20?").len(), 24);
+        assert_eq!(all("/a\\..//%2e/b%20?").len(), 36);
     }
 
     #[test]

@@ -12,6 +12,9 @@ export const KEPT = SEGMENTS_MAX + 2;
 /** What servers may read in different ways. */
 const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
 
+/** What has empty segments at the start, and behind others. */
+const LEADS = /^[/\\].*[^/\\][/\\](?:[/\\]|$)/s;
+
 /** What has an escape in the normal form, or is one. */
 const ESCAPED = /[^!$&-;=@-_a-z|~]/;
 
@@ -76,7 +79,7 @@ export function readings(path: string, found: (path: string, escapes: Escapes, h
   const other = all & BACKSLASHES ? parts(own, true) : one;
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
-    if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && (steps & LEADING || !(all & LEADING) || !(steps & MERGE))) {
+    if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && !(steps & MERGE && all & ~steps & LEADING)) {
       const text = reading(steps & BACKSLASHES ? other : one, steps);
       if (found(text, steps & ESCAPES ? "normal" : kept, text.includes("//"))) return;
     }
@@ -122,23 +125,12 @@ function withoutQuery(path: string): string {
 function needed(path: string): number {
   let steps = (path.includes("\\") ? BACKSLASHES : 0) | (ESCAPED.test(path) ? ESCAPES : 0);
   const rest = path.replace(/^[/\\]/, "");
-  // Whether there are empty segments at the start, and behind others.
-  let [isStart, leads, follows] = [true, false, false];
-  for (const segment of rest.split(/[/\\]/)) {
-    if (segment === "" && rest !== "") {
-      steps |= MERGE;
-      if (isStart) leads = true;
-      else follows = true;
-    } else if (dots(segment) > 0) {
-      // What remains in front of dots may be empty, and so may what remains after them.
-      steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
-    } else {
-      isStart = false;
-    }
-  }
+  const segments = rest.split(/[/\\]/);
+  // What remains in front of dots may be empty, and so may what remains after them.
+  for (const segment of segments) if (dots(segment) > 0) steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
   // Dots can bring an empty segment to the start.
-  const differs = steps & DOTS ? leads || follows : leads && follows;
-  return steps | (differs ? LEADING : 0);
+  if (rest !== "" && segments.includes("")) steps |= MERGE | (steps & DOTS || LEADS.test(rest) ? LEADING : 0);
+  return steps;
 }
 
 /** A segment of a path as it arrived. */
