@@ -18,6 +18,7 @@ changes() {
         has faketime || packages="$packages faketime"
     fi
     if wanted tests; then
+        has python3 || packages="$packages python3"
         has openssl || packages="$packages openssl"
         has chromium || packages="$packages chromium"
         has chromedriver || packages="$packages chromium-driver"

@@ -6,20 +6,22 @@ use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Floor, Millis};
 
 use crate::json;
 
-/// The capabilities that a limiter declares, and a property that the suite cannot query.
+/// The capabilities that a limiter declares, and properties that the suite cannot query.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
     /// The capabilities. A server must report the same.
     pub capabilities: Capabilities,
     /// Whether idempotency tokens expire by the time in the request, and not by the store's own clock.
     pub forgets_on_virtual_time: bool,
+    /// Whether the server has a gate, which reads rules files. One without answers `unsupported` to every request for a gate.
+    pub has_gate: bool,
 }
 
 impl Declared {
-    /// Creates a declaration for a store whose idempotency tokens expire by its own clock.
+    /// Creates a declaration for a store with a gate, whose idempotency tokens expire by its own clock.
     #[must_use]
     pub const fn new(capabilities: Capabilities) -> Self {
-        Self { capabilities, forgets_on_virtual_time: false }
+        Self { capabilities, forgets_on_virtual_time: false, has_gate: true }
     }
 
     /// Parses a declaration from JSON. Only `accuracy` is required. The defaults are those of [`Capabilities::EXACT`].
@@ -31,7 +33,7 @@ impl Declared {
     ///     "accuracy": "approximate", "ceiling": "limit x locations", "floor": { "held": 10, "within_ms": 2000 },
     ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "dimensions": "one", "costs": true,
     ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "block": false, "idempotency": false,
-    ///     "round_trips": 2, "forgets_on_virtual_time": false
+    ///     "round_trips": 2, "forgets_on_virtual_time": false, "gate": true
     /// }"#)?;
     /// let accuracy = declared.capabilities.accuracy.to_string();
     /// assert_eq!(
@@ -76,6 +78,7 @@ struct File {
     round_trips: Option<u32>,
     #[serde(default)]
     forgets_on_virtual_time: bool,
+    gate: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -115,6 +118,7 @@ impl File {
     fn declared(self) -> Result<Declared, String> {
         let mut declared = Declared::new(Capabilities::EXACT);
         declared.forgets_on_virtual_time = self.forgets_on_virtual_time;
+        declared.has_gate = self.gate.unwrap_or(declared.has_gate);
         let capabilities = &mut declared.capabilities;
         capabilities.accuracy = self.accuracy()?;
         if let Some(names) = &self.algorithms {

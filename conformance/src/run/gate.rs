@@ -41,7 +41,8 @@ pub(super) async fn gate(
     prefix: &str,
 ) -> FixtureReport {
     let plain = |verdict| FixtureReport::new(&fixture.id, verdict);
-    let judgement = match supports(target, declared, fixture) {
+    let supported = supports(target, declared, fixture).map(|rules| rules && target.facts().has_gate);
+    let judgement = match supported {
         Ok(true) => match target.facts().stub {
             Some(stub) => return plain(Verdict::Unverified).because(stub).caused(Cause::Emulator),
             None => judge(&declared.accuracy, fixture, subject, prefix).await,

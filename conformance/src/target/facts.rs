@@ -17,6 +17,8 @@ pub struct Facts<'a> {
     /// Whether the adapter makes a token for a request that needs one and has none. Then no request without one reaches the
     /// store, and fixtures that send one are unverified.
     pub makes_tokens: bool,
+    /// Whether the guest has a gate. One without answers `unsupported` to every request for a gate.
+    pub has_gate: bool,
     /// Why the emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
     pub stub: Option<&'static str>,
     /// The platform's JavaScript runtime, by [WinterTC's runtime key](https://runtime-keys.proposal.wintertc.org/), if it has
@@ -38,6 +40,7 @@ impl<'a> Facts<'a> {
             capabilities,
             forgets_on_virtual_time: false,
             makes_tokens: false,
+            has_gate: true,
             stub: None,
             runtime: None,
             provider: None,

@@ -47,9 +47,9 @@ impl Outside {
 
 impl Target for Outside {
     fn facts(&self) -> Facts<'_> {
-        let Declared { capabilities, forgets_on_virtual_time, .. } = self.declared;
+        let Declared { capabilities, forgets_on_virtual_time, has_gate } = self.declared;
         let facts = Facts::new(&self.name, "a limiter from outside this repository", capabilities);
-        Facts { forgets_on_virtual_time, ..facts }
+        Facts { forgets_on_virtual_time, has_gate, ..facts }
     }
 
     fn emulator(&self) -> Result<Emulator, String> {

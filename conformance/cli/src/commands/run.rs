@@ -43,12 +43,13 @@ A declaration for --declares; only "accuracy" is required:
                    "penalty"],
     "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
     "peek": true, "refund": true, "reset": true, "block": true, "idempotency": true, "round_trips": 1,
-    "forgets_on_virtual_time": false
+    "forgets_on_virtual_time": false, "gate": true
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
 "limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
 location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states
-that idempotency tokens expire by the time in the request. All values above except the first three are the defaults."#;
+that idempotency tokens expire by the time in the request. "gate" is false if the server reads no rules files. All values
+above except the first three are the defaults."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE)]
