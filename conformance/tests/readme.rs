@@ -9,7 +9,7 @@ use tidegate_conformance::target::apart_from_this;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The folders whose READMEs begin with a program for any machine.
-const READMES: [&str; 7] = ["", "core", "core/jwt", "core/rules", "adapters/redis", "adapters/tower", "conformance"];
+const READMES: [&str; 6] = ["core", "core/jwt", "core/rules", "adapters/redis", "adapters/tower", "conformance"];
 
 /// Those whose programs run on a platform only: the dependencies that they name must exist, with their features. The examples are
 /// what is built.
@@ -20,14 +20,28 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn the_worker_in_the_readmes_is_the_one_that_is_built() -> Result<()> {
+fn the_worker_in_the_readme_is_the_one_that_is_built() -> Result<()> {
     let root = root();
     let worker = fs::read_to_string(root.join("conformance/guests/cloudflare-one/src/lib.rs"))?;
-    for file in ["README.md", "adapters/cloudflare/README.md"] {
-        let readme = fs::read_to_string(root.join(file))?;
-        let has_worker = readme.contains(&format!("```rust,ignore\n{worker}```\n"));
-        assert!(has_worker, "copy guests/cloudflare-one/src/lib.rs into {file}");
+    let readme = fs::read_to_string(root.join("adapters/cloudflare/README.md"))?;
+    let has_worker = readme.contains(&format!("```rust,ignore\n{worker}```\n"));
+    assert!(has_worker, "copy guests/cloudflare-one/src/lib.rs into adapters/cloudflare/README.md");
+    Ok(())
+}
+
+/// The root README shows the core of each start page, which `tidegate-dev pages` runs.
+#[test]
+fn the_readme_shows_lines_of_the_pages_that_it_links_to() -> Result<()> {
+    let root = root();
+    let readme = fs::read_to_string(root.join("README.md"))?;
+    let mut parts = 0;
+    for section in readme.split("\n**[").skip(1) {
+        let page = section.split_once("](").and_then(|(_, rest)| Some(rest.split_once(')')?.0)).unwrap_or_default();
+        let Some(code) = blocks(section, &["rust part", "ts part"]).next() else { continue };
+        assert!(fs::read_to_string(root.join(page))?.contains(code), "{page} does not have these lines:\n{code}");
+        parts += 1;
     }
+    assert!(parts > 5, "{parts} parts");
     Ok(())
 }
 
@@ -46,9 +60,7 @@ fn the_programs_compile_in_a_package_with_the_dependencies_that_the_readme_names
         let package = workspace.join(name_of(folder));
         let programs = write_package(&root, folder, &package)?;
         assert!(programs > 0 || !READMES.contains(&folder), "{folder}/README.md has no program");
-        if !folder.is_empty() {
-            manifest += &format!("{} = {{ path = {:?} }}\n", crate_of(folder), root.join(folder));
-        }
+        manifest += &format!("{} = {{ path = {:?} }}\n", crate_of(folder), root.join(folder));
     }
     fs::write(workspace.join("Cargo.toml"), manifest)?;
     fs::copy(root.join("Cargo.lock"), workspace.join("Cargo.lock"))?;
@@ -103,7 +115,7 @@ fn crate_of(folder: &str) -> String {
 }
 
 fn name_of(folder: &str) -> String {
-    format!("newcomer-to-{}", if folder.is_empty() { "tidegate".into() } else { crate_of(folder) })
+    format!("newcomer-to-{}", crate_of(folder))
 }
 
 /// A package of the programs of a README, and their number. They are tests, so that they can use both kinds of dependencies.

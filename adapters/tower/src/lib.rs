@@ -19,11 +19,6 @@ pub use sender::{ApiKey, BotScore, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 pub use tidegate_core::prelude::*;
 
-// The examples of the root README, which need this crate and tidegate-redis.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct RootReadme;
-
 // What to write in place of other crates, beside what they take.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/moving.md")]
