@@ -52,6 +52,14 @@ const cases = {
     ["/_payload.json?hash", "/"],
     ["/shop/7/_payload.js", "/shop/{item}"],
     ["/Account", "/account"],
+    // Nitro decodes a path before it looks for its end, and Vue Router ends one at `#`, too.
+    ["/account%3f", "/account"],
+    ["/account%3Fx=/login", "/account"],
+    ["/shop/7%3fx/y", "/shop/{item}"],
+    ["/shop/7%23x/y", "/shop/{item}"],
+    ["/account/_payload.json%3fx", "/account"],
+    ["/account%23x%3fy", "/account"],
+    ["/account%253f", undefined],
   ],
   astro: [
     ["/?_action=login", "/_actions/login"],

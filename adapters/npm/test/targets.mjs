@@ -53,7 +53,7 @@ const TRICKS = [
   (random, path) => one(random, path, /\//g, () => random.of(["//", "///", "\\", "/\\", "%2f", "/./", "/%2e/", "/x/../", "/x/%2e%2E/", "/.%2e/", "/;/", "/;x/"])),
   (random, path) => one(random, path, /[a-z]/gi, (letter) => (letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase())),
   (_, path) => path.toUpperCase(),
-  (random, path) => path + random.of(["/", "//", "/.", "/..", "/x/..", "/%2e", "\\", ".", ".json", ".x", "\xa0", "%20", "%00", "/x", "/__data.json", ".data", ".html"]),
+  (random, path) => path + random.of(["/", "//", "/.", "/..", "/x/..", "/%2e", "\\", ".", ".json", ".x", "\xa0", "%20", "%00", "/x", "/__data.json", ".data", ".html", "%3f", "%3Fx", "%23x"]),
   (random, path) => path + random.of(["?", "?x=/login", "?/../..", "#", "#/x", "#?x", "?#", ";", ";x=1", ";x=1/y", ";/../", "?\\", "?%"]),
   (random, path) => random.of(["/", "//", "/.", "/..", "/./", "/x/..", "/%2e%2e", "\\", "/\\", "/#", "/#/x", "/?", "/;", "/*"]) + path,
   (random, path) => into(random, path, random.of([".", "%", "%2", "%25", "%2f", "%5c", "\\", "/", ";", "#", "?", "\xa0", "\xe9", "~", "+", "%2B", "%EF%BB%BF"])),

@@ -40,8 +40,11 @@ export const FRAMEWORKS = {
   },
   sveltekit: { ignoresCase: false, routed: (path) => [path.replace(/\/__data\.json$/, "/").replace(/\.html__data\.json$/, ".html")] },
   "react-router": { ignoresCase: true, routed: (path) => [path.replace(/\/_(?:root)?\.data$/, "/"), path.replace(/\.data$/, "")] },
-  // Vue Router ignores case, and Nitro does not.
-  nuxt: { ignoresCase: true, routed: (path) => [path.replace(/\/_payload\.js(?:on)?$/, "/")] },
+  // Vue Router ignores case, and Nitro does not. Nitro decodes a path before it looks for `?`, and Vue Router looks for `#` in what it gets.
+  nuxt: {
+    ignoresCase: true,
+    routed: (path) => [path, path.split(/%3f/i, 1)[0]!, path.split(/%3f|%23/i, 1)[0]!].map((path) => path.replace(/\/_payload\.js(?:on)?$/, "/")),
+  },
   // An action runs on any page. Pages are files, too, and escapes are decoded as often as there are any.
   astro: {
     ignoresCase: false,
