@@ -89,6 +89,23 @@ test("a target that servers read in different ways is a 400, also where no rule 
   assert.deepEqual([await status(port, "*", "OPTIONS"), await status(port, "//"), await status(port, "http://localhost")], [200, 200, 200]);
 });
 
+test("a client cannot write to the log by a target that nobody can read", async (t) => {
+  const told = [];
+  const tell = (...parts) => void told.push(parts.join(" "));
+  for (const level of ["log", "info", "warn", "error"]) t.mock.method(console, level, tell);
+  const of = (more) => Gate.fromRules({ limits: { all: { quotas: [{ algorithm: "fixed_window", limit: 1, window_ms: 86_400_000 }] } }, rules: [{ limits: ["all"] }] }, { platform: "direct", stores: { default: (limit) => new Tidegate(limit) }, ...more });
+  for (const gate of [of({}), of({ onError: tell })]) {
+    const port = await served(t, express().use(limit(gate)).use(hello));
+    for (const target of ["http://a,b/login", "foo://localhost/login", `/${"%2f".repeat(2_000)}`]) assert.equal(await status(port, target), 400);
+    assert.deepEqual(told, []);
+    // The mistakes of an application are told as before.
+    const { error, response } = await gate.check(new Request("http://localhost"), { target: 7 });
+    assert.deepEqual([error.kind, response.status, told.splice(0).length], ["invalid", 400, 1]);
+  }
+  const { error } = await of({}).check(new Request("http://localhost"), { target: "foo://localhost/login" });
+  assert.match(error.message, /^target: neither a path/);
+});
+
 test("over HTTP/2, a method counts in upper case, and double slashes as one", async (t) => {
   const middleware = limit(gateOf({ path: "/login", methods: ["POST"] }));
   const port = await served(t, (req, res) => middleware(req, res, () => res.end()), http2);

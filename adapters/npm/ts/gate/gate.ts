@@ -11,7 +11,7 @@ import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
 import { type Actual, Decider, misconfigured, response } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
-import { Facts, type Given } from "./facts.js";
+import { Facts, type Given, UNREADABLE } from "./facts.js";
 import { fitted } from "./fit.js";
 import { type Framework, FRAMEWORKS } from "./frameworks.js";
 import { compile } from "./rules/compile.js";
@@ -260,7 +260,7 @@ export abstract class BaseGate {
       told = undecided(TidegateError.from(thrown));
     }
     const verdict = new GateVerdict(told);
-    this.#tell(told.error, verdict);
+    this.#tell(told.error === UNREADABLE ? undefined : told.error, verdict);
     return verdict;
   }
 
