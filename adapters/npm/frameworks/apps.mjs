@@ -37,6 +37,7 @@ export const APPS = {
   fastify: { framework: "Fastify", version: "fastify", runtime: "Node.js" },
   koa: { framework: "Koa", version: "koa", runtime: "Node.js" },
   nestjs: { framework: "NestJS, in CommonJS", version: "@nestjs/core", runtime: "Node.js" },
+  "nestjs-routes": { framework: "NestJS, routes", version: "@nestjs/core", runtime: "Node.js", from: "nestjs", paths: [""], routes: true, requests: charges },
   trpc: {
     framework: "tRPC",
     version: "@trpc/server",
