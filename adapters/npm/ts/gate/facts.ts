@@ -45,7 +45,7 @@ export class Facts implements Matched {
     const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
     const { targets, framework } = given;
     this.method = given.method ?? String(method);
-    const paths = targets?.flatMap((target) => readable(pathsOf(target))) ?? [path || "/"];
+    const paths = targets?.flatMap((target) => pathsOf(target) ?? unreadable()) ?? [path || "/"];
     this.paths = framework ? [...new Set(paths.flatMap((path) => routedBy(framework, path)))] : paths;
     this.ignoresCase = given.ignoresCase ?? (framework !== undefined && FRAMEWORKS[framework].ignoresCase);
     this.given = given;
@@ -80,12 +80,11 @@ export class Facts implements Matched {
  * The error of a request target that has no path. It does not repeat the target, because a client chooses it, and also how often: so it is one
  * for all, and no error of the application.
  */
-export const UNREADABLE = invalid("target", "neither a path, nor a URL, nor *, or too long for what is unusual in it; write the request target as the server received it");
+export const UNREADABLE = invalid("target", "neither a path, URL nor *, or too long");
 
 /** No handler may get a request whose rules nobody can find. */
-function readable(paths: readonly string[] | undefined): readonly string[] {
-  if (!paths) throw UNREADABLE;
-  return paths;
+function unreadable(): never {
+  throw UNREADABLE;
 }
 
 /** The bytes of a field's value. */

@@ -43,7 +43,7 @@ export const FRAMEWORKS = {
   // Vue Router ignores case, and Nitro does not. Nitro decodes a path before it looks for `?`, and Vue Router looks for `#` in what it gets.
   nuxt: {
     ignoresCase: true,
-    routed: (path) => [path, path.split(/%3f/i, 1)[0]!, path.split(/%3f|%23/i, 1)[0]!].map((path) => path.replace(/\/_payload\.js(?:on)?$/, "/")),
+    routed: (path) => [/$/, /%3f.*/is, /%(3f|23).*/is].map((end) => path.replace(end, "").replace(/\/_payload\.js(on)?$/, "/")),
   },
   // An action runs on any page. Pages are files, too, and escapes are decoded as often as there are any.
   astro: {
