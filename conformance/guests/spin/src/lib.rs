@@ -13,7 +13,7 @@
 //!
 //! If the variable `TIDEGATE_TEST_MODE` is `on` or a key, the app also answers the conformance suite's routes below each path
 //! (`/kv/_tidegate/check`) and takes the time from them. Never deploy it with `on`. With the variable `TIDEGATE_ROUTED_RULES`, it is the
-//! app of [`routed`] instead.
+//! app of `routed` instead.
 #![cfg(target_arch = "wasm32")]
 #![expect(unsafe_code, reason = "the expansion of `http_component`")]
 
