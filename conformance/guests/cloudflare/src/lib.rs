@@ -16,7 +16,7 @@
 //!
 //! If the Worker is built with the feature `suite`, and the variable `TIDEGATE_TEST_MODE` is `on` or a key, it also answers the
 //! conformance suite's routes below each path (`/do/_tidegate/check`) and takes the time from them. Never deploy it with `on`. With
-//! the variable `TIDEGATE_ROUTED_RULES`, it is the app of [`routed`] instead.
+//! the variable `TIDEGATE_ROUTED_RULES`, it is the app of `routed` instead.
 #![cfg(target_arch = "wasm32")]
 
 mod app;

@@ -12,7 +12,7 @@
 //!
 //! If the app is built with the feature `suite`, and a config store `tidegate_test` has `mode = "on"` or a key, it also
 //! answers the conformance suite's routes below each path (`/kv/_tidegate/check`) and takes the time from them. Never deploy it
-//! with `on`. With the setting `TIDEGATE_ROUTED_RULES` in a config store `tidegate_routed`, it is the app of [`routed`] instead.
+//! with `on`. With the setting `TIDEGATE_ROUTED_RULES` in a config store `tidegate_routed`, it is the app of `routed` instead.
 
 #[cfg(target_os = "wasi")]
 mod app;
