@@ -1,6 +1,6 @@
 //! An app with routes, as users write it: a gate, and the router of the crate `worker` behind it. Durable Objects count.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_cloudflare::{ClientIpSource, Error, Gate, PerIsolate, Platform, Rules, check, with_fields};
 use tidegate_guest_protocol::routed::{ALL, CHARGED, RAN, ROUTED_RULES, Told, routes};
@@ -29,7 +29,8 @@ async fn limited(rules: &str, request: Request, env: Env) -> worker::Result<Resp
     match check(gate, &request).await? {
         Ok(pass) => {
             let mut response = router(rules)?.run(request, env).await?;
-            response.headers_mut().set(CHARGED, &charged())?;
+            let charged = std::mem::take(&mut *charged()).join(" ");
+            response.headers_mut().set(CHARGED, &charged)?;
             with_fields(response, &pass.fields())
         }
         Err(refused) => Ok(refused),
@@ -38,7 +39,8 @@ async fn limited(rules: &str, request: Request, env: Env) -> worker::Result<Resp
 
 fn gate(rules: &str, env: &Env) -> Result<Gate<'static>, Error> {
     let rules = Rules::parse("rules.json", rules)?;
-    Gate::new(rules, Told::new(objects(env)?.limiter(), charge), ClientIpSource::new(Platform::Cloudflare))
+    let limiter = Told::new(objects(env)?.limiter(), |limit: &str| charged().push(limit.to_string()));
+    Gate::new(rules, limiter, ClientIpSource::new(Platform::Cloudflare))
 }
 
 fn router(rules: &str) -> worker::Result<Router<'static, ()>> {
@@ -63,18 +65,8 @@ fn handler(name: String) -> impl Fn(Request, RouteContext<()>) -> std::future::R
 }
 
 /// The names of the limits that a request is charged to. The test sends one after another.
-static CHARGED_LIMITS: Mutex<String> = Mutex::new(String::new());
+static CHARGED_LIMITS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Takes them.
-fn charged() -> String {
-    std::mem::take(&mut *CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Adds one.
-fn charge(limit: &str) {
-    let mut limits = CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !limits.is_empty() {
-        limits.push(' ');
-    }
-    limits.push_str(limit);
+fn charged() -> MutexGuard<'static, Vec<String>> {
+    CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! An app with routes, as users write it: a gate, and behind it a match on the segments of the path. KV Store counts.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::RefCell;
 
 use fastly::{Request, Response};
 use tidegate_core::Limiter;
@@ -27,12 +27,13 @@ pub(crate) fn answer(rules: &str, request: &Request) -> Response {
 }
 
 fn limited(rules: &str, limiter: impl Limiter, request: &Request) -> Result<Response, Error> {
-    let limiter = Told::new(limiter, charge);
+    let charged = RefCell::new(Vec::new());
+    let limiter = Told::new(limiter, |limit: &str| charged.borrow_mut().push(limit.to_string()));
     let gate = Gate::new(Rules::parse("rules.json", rules)?, limiter, ClientIpSource::new(Platform::Fastly))?;
     match check(&gate, request) {
         Ok(pass) => {
             let route = route(rules, request.get_path())?;
-            let fields = [(RAN, route.as_str()), (CHARGED, &charged())];
+            let fields = [(RAN, route.as_str()), (CHARGED, &charged.borrow().join(" "))];
             Ok(with_fields(response(200, fields, route.clone()), &pass.fields()))
         }
         Err(refused) => Ok(refused),
@@ -64,21 +65,4 @@ fn fits(route: &str, path: &str) -> bool {
         }
     }
     segments.next().is_none()
-}
-
-/// The names of the limits that a request is charged to.
-static CHARGED_LIMITS: Mutex<String> = Mutex::new(String::new());
-
-/// Takes them.
-fn charged() -> String {
-    std::mem::take(&mut *CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Adds one.
-fn charge(limit: &str) {
-    let mut limits = CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !limits.is_empty() {
-        limits.push(' ');
-    }
-    limits.push_str(limit);
 }

@@ -5,7 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde_json::Value;
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
+use tidegate_core::{
+    Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, MaybeSend, MaybeSync, Policy, Refund, Settle,
+};
 
 /// The variable or the setting with the app's rules as JSON. With it, a guest is this app and nothing else.
 pub const ROUTED_RULES: &str = "TIDEGATE_ROUTED_RULES";
@@ -33,19 +35,19 @@ pub fn routes(rules: &str) -> Result<Vec<(String, String)>, Error> {
 }
 
 /// A limiter, and what is told the name of each limit that it checks.
-pub struct Told<L> {
+pub struct Told<L, F> {
     limiter: L,
-    tell: fn(&str),
+    tell: F,
 }
 
-impl<L> Told<L> {
+impl<L, F: Fn(&str)> Told<L, F> {
     /// Tells `tell` what `limiter` checks.
-    pub const fn new(limiter: L, tell: fn(&str)) -> Self {
+    pub const fn new(limiter: L, tell: F) -> Self {
         Self { limiter, tell }
     }
 }
 
-impl<L: Limiter> Limiter for Told<L> {
+impl<L: Limiter, F: Fn(&str) + MaybeSend + MaybeSync> Limiter for Told<L, F> {
     fn capabilities(&self) -> Capabilities {
         self.limiter.capabilities()
     }

@@ -1,7 +1,7 @@
 //! An app with routes, as users write it: a gate, and the SDK's router behind it. Compare-and-swap counts.
 
+use std::cell::RefCell;
 use std::env;
-use std::sync::{Mutex, PoisonError};
 
 use spin_sdk::http::conversions::TryFromIncomingRequest as _;
 use spin_sdk::http::{IncomingRequest, Params, Request, Response, Router};
@@ -22,14 +22,15 @@ pub(crate) async fn answer(rules: &str, request: IncomingRequest) -> Response {
 
 async fn limited(rules: &str, request: IncomingRequest) -> Result<Response, Error> {
     let store = SpinAtomics::open(&env::var("STORE").unwrap_or_default())?.limiter();
-    let store = Told::new(store, charge);
+    let charged = RefCell::new(Vec::new());
+    let store = Told::new(store, |limit: &str| charged.borrow_mut().push(limit.to_string()));
     let gate = Gate::new(Rules::parse("rules.json", rules)?, store, ClientIpSource::new(Platform::Spin))?;
     match check(&gate, &request).await {
         Ok(pass) => {
             let request = Request::try_from_incoming_request(request).await;
             let request = request.map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
             let mut response = router(rules)?.handle_async(request).await;
-            response.set_header(CHARGED, charged());
+            response.set_header(CHARGED, charged.borrow().join(" "));
             Ok(with_fields(response, &pass.fields()))
         }
         Err(refused) => Ok(refused),
@@ -48,21 +49,4 @@ fn router(rules: &str) -> Result<Router, Error> {
 /// The handler of a route.
 fn handler(name: String) -> impl Fn(Request, Params) -> std::future::Ready<Response> {
     move |_, _| std::future::ready(response(200, [(RAN, name.as_str())], name.clone().into()))
-}
-
-/// The names of the limits that a request is charged to.
-static CHARGED_LIMITS: Mutex<String> = Mutex::new(String::new());
-
-/// Takes them.
-fn charged() -> String {
-    std::mem::take(&mut *CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Adds one.
-fn charge(limit: &str) {
-    let mut limits = CHARGED_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !limits.is_empty() {
-        limits.push(' ');
-    }
-    limits.push_str(limit);
 }
