@@ -99,14 +99,15 @@ export async function slowStore(percent) {
 const BUSY_MS = 60;
 const ATTEMPTS = 5;
 
-/** Plays a case. Where the machine kept the store from answering in time, the case is played again. */
+/** Plays a case, which says what was opened, and which other answers were wrong. Where the machine kept the store from answering in time, the case is played again. */
 export async function inTime(play) {
   for (let nth = 1; ; nth++) {
     const lag = monitorEventLoopDelay({ resolution: 10 });
     lag.enable();
     const played = await play(nth);
     lag.disable();
-    if (played.opened.length === 0 || lag.max / 1e6 < BUSY_MS || nth === ATTEMPTS) return played;
+    const { opened, others = [] } = played;
+    if (opened.length + others.length === 0 || lag.max / 1e6 < BUSY_MS || nth === ATTEMPTS) return played;
   }
 }
 

@@ -22,7 +22,7 @@ export function notRequest(given: unknown): TidegateError | undefined {
   const { headers, url, httpVersion } = Object(given) as { headers?: Partial<Headers>; url?: unknown; httpVersion?: unknown };
   if (typeof headers?.get === "function" && typeof url === "string") return undefined;
   const what = httpVersion === undefined ? "this is" : "this is Node.js's IncomingMessage,";
-  return invalid("request", `${what} not a Request; write check(new Request(url, { headers })), limit("user:42") for a key, or, for Node.js's (req, res), the middleware limit(tidegate) of "@tidegate/edge/node"`);
+  return invalid("request", `${what} not a Request; write check(new Request(url, { headers })), limit("user:42") for a key, or the middleware limit(tidegate) of "@tidegate/edge/node"`);
 }
 
 /** Whether they have to be waited for. */

@@ -197,23 +197,19 @@ impl Reading {
         }
         let separator = ['/', '\\'];
         let rest = path.strip_prefix(separator).unwrap_or(path);
-        // Whether there are empty segments at the start, and behind others.
-        let (mut is_start, mut leads, mut follows) = (true, false, false);
+        let mut has_empty = false;
         for segment in rest.split(separator) {
             if segment.is_empty() && !rest.is_empty() {
                 steps |= MERGE;
-                leads |= is_start;
-                follows |= !is_start;
+                has_empty = true;
             } else if let Some((_, is_escaped)) = dots(segment) {
                 // What remains in front of dots may be empty, and so may what remains after them.
                 steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 };
-            } else {
-                is_start = false;
             }
         }
         // Dots can bring an empty segment to the start.
-        let differs = if steps & DOTS == 0 { leads && follows } else { leads || follows };
-        steps | if differs { LEADING } else { 0 }
+        let may_lead = rest.starts_with(separator) || steps & DOTS != 0;
+        steps | if has_empty && may_lead { LEADING } else { 0 }
     }
 
     const fn does(self, step: u8) -> bool {

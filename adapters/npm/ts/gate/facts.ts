@@ -80,7 +80,7 @@ export class Facts implements Matched {
  * The error of a request target that has no path. It does not repeat the target, because a client chooses it, and also how often: so it is one
  * for all, and no error of the application.
  */
-export const UNREADABLE = invalid("target", "neither a path, URL nor *, or too long");
+export const UNREADABLE = invalid("target", "neither a path, a URL nor *, or too long; write it as it arrived");
 
 /** No handler may get a request whose rules nobody can find. */
 function unreadable(): never {

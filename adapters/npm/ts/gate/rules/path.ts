@@ -12,9 +12,6 @@ export const KEPT = SEGMENTS_MAX + 2;
 /** What servers may read in different ways. */
 const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
 
-/** What has empty segments at the start, and behind others. */
-const LEADS = /^[/\\].*[^/\\][/\\]([/\\]|$)/s;
-
 /** What has an escape in the normal form, or is one. */
 const ESCAPED = /[^!$&-;=@-_a-z|~]/;
 
@@ -129,7 +126,7 @@ function needed(path: string): number {
   // What remains in front of dots may be empty, and so may what remains after them.
   for (const segment of segments) if (dots(segment) > 0) steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
   // Dots can bring an empty segment to the start.
-  if (rest && segments.includes("")) steps |= MERGE | (steps & DOTS || LEADS.test(rest) ? LEADING : 0);
+  if (rest && segments.includes("")) steps |= MERGE | (!segments[0] || steps & DOTS ? LEADING : 0);
   return steps;
 }
 
