@@ -312,7 +312,10 @@ impl<'s> Gate<'s> {
         let state = self.state();
         match self.prepare_by(&state, request) {
             Prepared::Decided(verdict) => verdict,
-            Prepared::Pending(ref pending) => self.decide_by(&state, pending).await,
+            Prepared::Pending(ref pending) => {
+                let at_once = || pending.now;
+                self.decide_by(&state, pending, request.clock.unwrap_or(&at_once)).await
+            }
         }
     }
 
@@ -456,30 +459,47 @@ impl<'s> Gate<'s> {
         Prepared::Decided(Verdict::Refuse(refusal))
     }
 
-    /// Asks the store for the decision on a request.
+    /// Asks the store for the decision on a request, at the time of the request.
     pub async fn decide(&self, pending: &Pending) -> Verdict {
-        self.decide_by(&self.state(), pending).await
+        self.decide_at(pending, &|| pending.now).await
     }
 
-    async fn decide_by(&self, state: &State<'s>, pending: &Pending) -> Verdict {
-        let mut verdict = self.decide_alone(state, pending).await;
+    /// As [`decide`](Self::decide), by a clock that is read right before each store is asked: a token's verification or another store
+    /// may have taken its time since the request was read, and the loans of a [lease](Rules#leases) end by this clock.
+    pub async fn decide_at(&self, pending: &Pending, clock: &(dyn Fn() -> UnixMillis + Sync)) -> Verdict {
+        self.decide_by(&self.state(), pending, clock).await
+    }
+
+    async fn decide_by(
+        &self,
+        state: &State<'s>,
+        pending: &Pending,
+        clock: &(dyn Fn() -> UnixMillis + Sync),
+    ) -> Verdict {
+        let mut verdict = self.decide_alone(state, pending, clock()).await;
         if !pending.is_alone() {
-            verdict = self.decide_others(state, pending, verdict).await;
+            verdict = self.decide_others(state, pending, verdict, clock).await;
         }
         self.told(&state.rules, verdict)
     }
 
     /// Decides by the rules that one store cannot decide by together with the first, until one denies.
-    async fn decide_others(&self, state: &State<'s>, pending: &Pending, mut verdict: Verdict) -> Verdict {
+    async fn decide_others(
+        &self,
+        state: &State<'s>,
+        pending: &Pending,
+        mut verdict: Verdict,
+        clock: &(dyn Fn() -> UnixMillis + Sync),
+    ) -> Verdict {
         for (place, other) in pending.others.iter().enumerate() {
             if matches!(verdict, Verdict::Refuse(_)) {
                 break;
             }
-            let next = self.decide_alone(state, other).await;
+            let next = self.decide_alone(state, other, clock()).await;
             if matches!(next, Verdict::Refuse(_)) {
                 // What the others have charged is returned if it has a token, and otherwise stays charged.
                 for charged in [pending].into_iter().chain(&pending.others[..place]) {
-                    let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, charged.now);
+                    let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, clock());
                     if let Ok(token) = charged.hold.token() {
                         let _ = state.asked[charged.hold.store].limiter.settle(Settle { token, ..settle }).await;
                     }
@@ -493,9 +513,9 @@ impl<'s> Gate<'s> {
     }
 
     /// Asks one store for the decision by one policy.
-    async fn decide_alone(&self, state: &State<'s>, pending: &Pending) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, lease, on_failure, now, .. } = pending;
-        let mut check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), *now).cost(*cost) };
+    async fn decide_alone(&self, state: &State<'s>, pending: &Pending, now: UnixMillis) -> Verdict {
+        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, lease, on_failure, .. } = pending;
+        let mut check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), now).cost(*cost) };
         if let Some(token) = token {
             check = check.idempotent(token, pending.remembered_for());
         }
@@ -503,12 +523,12 @@ impl<'s> Gate<'s> {
         let verdict = match state.asked[*store].limiter.check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => {
-                self.notices.failed(&pending.rule, error.kind(), *now);
+                self.notices.failed(&pending.rule, error.kind(), now);
                 Verdict::failed(*on_failure, error)
             }
         };
         if let Some(events) = &self.events {
-            events.decided(pending, &verdict, started);
+            events.decided(pending, now, &verdict, started);
         }
         verdict
     }

@@ -54,7 +54,7 @@ impl<'a> Incoming<'a> {
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(&self.method, &self.path, self, now());
+        let asked = Asked::new(&self.method, &self.path, self, now()).clock(&now);
         let score = self.request.cf().and_then(|cf| cf.bot_management()).map(|bot| bot.score());
         match score.and_then(|score| u8::try_from(score).ok()) {
             // The platform has no score for requests from its own network, and reports 0.

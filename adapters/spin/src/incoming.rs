@@ -68,9 +68,7 @@ impl Incoming {
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> Asked<'_> {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX));
-        let asked = Asked::new(&self.method, &self.path, &self.fields, now);
+        let asked = Asked::new(&self.method, &self.path, &self.fields, now()).clock(&now);
         match &self.host {
             Some(host) => asked.with_host(host),
             None => asked,
@@ -103,4 +101,8 @@ pub fn with_fields(mut response: Response, fields: &ResponseFields) -> Response 
         response.set_header(name, value);
     }
     response
+}
+fn now() -> UnixMillis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }

@@ -114,8 +114,7 @@ async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Optio
         Ok(()) => {
             let charge = pending.hold().map(|hold| Charge::new(Arc::clone(settings), hold));
             let mut ahead = settings.ask_ahead(&pending);
-            pending.set_now((settings.clock)());
-            let verdict = settings.gate.decide(&pending).await;
+            let verdict = settings.gate.decide_at(&pending, &*settings.clock).await;
             if let Some(ahead) = &mut ahead {
                 ahead.is_decided = true;
             }

@@ -244,7 +244,7 @@ impl Events {
     }
 
     /// Tells of a decision of a store that was asked at `started`.
-    pub(super) fn decided(&self, pending: &Pending, verdict: &Verdict, started: Option<u64>) {
+    pub(super) fn decided(&self, pending: &Pending, at: UnixMillis, verdict: &Verdict, started: Option<u64>) {
         let (outcome, weight) = match (verdict, verdict.decision()) {
             (Verdict::Pass(_), Some(_)) => {
                 let nth = self.allowed.fetch_add(1, Ordering::Relaxed);
@@ -264,7 +264,7 @@ impl Events {
         let binding = decision.map(|decision| (decision.binding(), &policy.quotas()[decision.binding_index()]));
         let now = self.started();
         self.sink.event(&Event {
-            at: pending.now,
+            at,
             rule: &pending.rule,
             policy: policy.name(),
             outcome,

@@ -36,6 +36,7 @@ pub struct Pending {
     /// The same for other rules that apply, and that one store cannot decide together with this.
     pub(super) others: Vec<Pending>,
     pub(super) responses: Responses,
+    /// When the request was read.
     pub(super) now: UnixMillis,
 }
 
@@ -82,15 +83,6 @@ impl Pending {
             other.hold.token = Some(token.clone());
         }
         self.hold.token = Some(token);
-    }
-
-    /// Sets the time of the decision. Read it right before: a token's verification or a key may have taken its time since the request's
-    /// own was read, and the loans of a [lease](super::Rules#leases) end by this clock.
-    pub fn set_now(&mut self, now: UnixMillis) {
-        for other in &mut self.others {
-            other.now = now;
-        }
-        self.now = now;
     }
 
     /// What the request costs.

@@ -50,6 +50,7 @@ pub struct Request<'a> {
     host: Option<Cow<'a, str>>,
     headers: &'a dyn Headers,
     now: UnixMillis,
+    pub(super) clock: Option<&'a (dyn Fn() -> UnixMillis + Sync)>,
     pub(super) peer: Option<IpAddr>,
     pub(super) key: Option<&'a Key>,
     pub(super) subject: Option<&'a str>,
@@ -72,6 +73,7 @@ impl<'a> Request<'a> {
             host: None,
             headers,
             now,
+            clock: None,
             peer: None,
             key: None,
             subject: None,
@@ -88,6 +90,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn with_host(mut self, host: &'a str) -> Self {
         self.host = Some(host_name(host));
+        self
+    }
+
+    /// Sets the clock that is read right before each store is asked, as one that was asked before may have taken its time. Without it,
+    /// all decide at the time of the request.
+    #[must_use]
+    pub fn clock(mut self, clock: &'a (dyn Fn() -> UnixMillis + Sync)) -> Self {
+        self.clock = Some(clock);
         self
     }
 

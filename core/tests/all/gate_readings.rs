@@ -3,13 +3,14 @@
 #![cfg(feature = "toml")]
 
 use std::num::NonZero;
+use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use serde_json::{Value, json};
 use tidegate_core::gate::{Gate, Hold, Prepared, Request, Rules, Verdict};
 use tidegate_core::{
     Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
-    Millis, Platform, Policy, Refund, Settle, Sharded,
+    Millis, Platform, Policy, Refund, Settle, Sharded, UnixMillis,
 };
 
 use crate::gate::{Failing, NOW, outcome, parse, request};
@@ -315,6 +316,61 @@ fn readings_whose_rules_have_other_stores_are_charged_in_each() {
     assert_eq!(outcome(&gate, &request("GET", "/")), "97 of 100");
     assert_eq!(outcome(&gate, &request("POST", "/login")), "47 of 50");
     assert!(Hold::of_charges("one", []).is_none());
+}
+
+/// A store that takes a minute by the test's clock, and notes when it is asked.
+struct Slow(MemoryLimiter, Arc<Mutex<Vec<UnixMillis>>>);
+
+impl Limiter for Slow {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.1.lock().unwrap().push(check.now);
+        self.0.check(check).await
+    }
+
+    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
+        self.0.peek(check).await
+    }
+
+    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
+        self.0.refund(refund).await
+    }
+
+    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+        self.1.lock().unwrap().push(settle.now);
+        self.0.settle(settle).await
+    }
+
+    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+        self.0.reset(policy, keys).await
+    }
+}
+
+#[test]
+fn a_store_that_is_asked_later_decides_at_a_later_time() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let minutes = |passed: usize| NOW + Millis::from_secs(60 * passed as u64);
+    let clock = || minutes(asked.lock().unwrap().len());
+    let slow = |name| (name, Box::new(Slow(MemoryLimiter::new(), Arc::clone(&asked))) as Box<dyn ErasedLimiter>);
+    let rules = site_and_login([1, 9], "limits = ['site']\nstore = 'second'", "limits = ['login']");
+    let gate =
+        Gate::with_stores(rules, [slow("first"), slow("second")], ClientIpSource::new(Platform::Direct)).unwrap();
+    let request = request("POST", "//login").token("one").cost(2);
+    let took = || std::mem::take(&mut *asked.lock().unwrap());
+
+    // The second store denies, and the first gives back what it has charged.
+    let in_turn: Vec<_> = (0..3).map(minutes).collect();
+    assert!(matches!(block_on(gate.check(&request.clone().clock(&clock))), Verdict::Refuse(_)));
+    assert_eq!(took(), in_turn);
+    let Prepared::Pending(pending) = gate.prepare(&request) else { panic!() };
+    assert!(matches!(block_on(gate.decide_at(&pending, &clock)), Verdict::Refuse(_)));
+    assert_eq!(took(), in_turn);
+    // Without a clock, all is at the time of the request.
+    assert!(matches!(block_on(gate.check(&request)), Verdict::Refuse(_)));
+    assert_eq!(took(), [NOW; 3]);
 }
 
 /// What a rule says of a charge holds for a request to which it applies, whichever rule is first.
