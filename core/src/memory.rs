@@ -350,7 +350,7 @@ impl Limiter for MemoryLimiter {
         }
         let (row, mut shard) = self.shard(policy, keys)?;
         let bounds = self.bounds();
-        let room = shard.room_for(row, now, bounds)?;
+        let room = shard.room_for(row, now, bounds, &[])?;
         let charge = shard.take_charge(self.token(row.own, settle.token), &settle, bounds)?;
         if let Some(charge) = charge {
             let actual = settle.cost.unwrap_or(charge.cost);
@@ -372,7 +372,7 @@ impl Limiter for MemoryLimiter {
         if shard.would_share(row, bounds) {
             return Err(no_own_state());
         }
-        let room = shard.room_for(row, now, bounds)?;
+        let room = shard.room_for(row, now, bounds, &[])?;
         shard.correct(row, policy, now, bounds, room, |state| policy.block(state, now, span));
         Ok(())
     }

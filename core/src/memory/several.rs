@@ -143,9 +143,20 @@ impl Locked<'_> {
         self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual))
     }
 
-    /// What makes room for each row, as [`Shard::room_for`].
+    /// What makes room for each row, as [`Shard::room_for`]: none of the request's own rows, and no row twice.
     fn rooms(&self, now: UnixMillis) -> Result<Vec<Option<Fingerprint>>, Error> {
-        self.rows.iter().map(|(row, shard)| self.shards[*shard].1.room_for(*row, now, self.bounds)).collect()
+        let mut stay: Vec<Fingerprint> = self.rows.iter().map(|(row, _)| row.own).collect();
+        let mut rooms = Vec::with_capacity(self.rows.len());
+        for (nth, (row, place)) in self.rows.iter().enumerate() {
+            let shard = &self.shards[*place].1;
+            // The rows before it fill the shard first.
+            let added = self.rows[..nth].iter().filter(|(other, its)| its == place && !shard.has(*other)).count();
+            let bounds = Bounds { keys: self.bounds.keys.saturating_sub(added), ..self.bounds };
+            let room = shard.room_for(*row, now, bounds, &stay)?;
+            stay.extend(room);
+            rooms.push(room);
+        }
+        Ok(rooms)
     }
 
     /// Changes the states of all rows, and stores those that have changed. A row that nothing has used is not stored.

@@ -112,7 +112,7 @@ impl Shard {
         if shares && let Some(entry) = self.states.get_mut(row.shared(bounds.keys)) {
             return Ok(entry.kept.decide(check));
         }
-        let room = self.room_for(row, check.now, bounds)?;
+        let room = self.room_for(row, check.now, bounds, &[])?;
         // A key that shared a state starts with the shared usage, so that getting its own state does not reset it.
         let mut state = self.state(row, bounds).unwrap_or_else(|| check.policy.initial_state());
         let decision = check.policy.decide_as(&mut state, check.now, check.cost, check.charge_id());
@@ -130,11 +130,17 @@ impl Shard {
         self.states.get(row.own).or_else(shared).map(|entry| entry.kept.state())
     }
 
-    /// What has to make room if a key gets a state. `None` if it has one or shares one, or if there is room.
+    /// What has to make room if a key gets a state, but for those that `stay`. `None` if it has one or shares one, or if there is room.
     ///
     /// # Errors
     /// [`Refused`](crate::ErrorKind::Refused) if nothing makes room.
-    pub(super) fn room_for(&self, row: Row, now: UnixMillis, bounds: Bounds<'_>) -> Result<Option<Fingerprint>, Error> {
+    pub(super) fn room_for(
+        &self,
+        row: Row,
+        now: UnixMillis,
+        bounds: Bounds<'_>,
+        stay: &[Fingerprint],
+    ) -> Result<Option<Fingerprint>, Error> {
         if !self.is_full_for(row, bounds) {
             return Ok(None);
         }
@@ -154,6 +160,7 @@ impl Shard {
                 };
                 // The fingerprint is secret, and the number of calls moves on.
                 let drawn = self.states.drawn(row.own ^ (self.calls as u64));
+                let drawn = drawn.filter(|entry| !stay.contains(&entry.fingerprint));
                 let most =
                     drawn.filter_map(|entry| Some((left(entry)?, entry.fingerprint))).max_by_key(|(left, _)| *left);
                 most.map(|(_, fingerprint)| Some(fingerprint)).ok_or_else(|| bounds.full.refused())
@@ -198,9 +205,6 @@ impl Shard {
         let known = self.states.get(fingerprint).map(|entry| entry.kept.expiry());
         let until = Expiry::at(now + lasts);
         let until = known.map_or(until, |known| known.max(until));
-        // Another row of the same request may have taken the room.
-        let is_taken = room.is_some_and(|room| self.states.get(room).is_none());
-        let room = if is_taken { self.room_for(row, now, bounds).ok().flatten() } else { room };
         self.insert(row, fingerprint, state, until, policy, room);
     }
 
@@ -277,7 +281,12 @@ impl Shard {
 
     /// Whether a key has no state of its own, and there is no room for one.
     fn is_full_for(&self, row: Row, bounds: Bounds<'_>) -> bool {
-        self.states.len() >= bounds.keys && self.states.get(row.own).is_none()
+        self.states.len() >= bounds.keys && !self.has(row)
+    }
+
+    /// Whether a key has a state of its own.
+    pub(super) fn has(&self, row: Row) -> bool {
+        self.states.get(row.own).is_some()
     }
 
     /// Whether a key has no state of its own, and would share one.

@@ -140,6 +140,22 @@ fn a_request_of_several_keys_makes_room_for_each_and_one_that_is_denied_for_none
     assert_eq!(limiter.len(), 20);
 }
 
+/// Each request has two further keys, and the last room is for one.
+#[test]
+fn no_request_of_several_keys_takes_more_room_than_there_is() {
+    let by = |name| Quota::fixed_window(2, MINUTE).unwrap().by(name).unwrap();
+    let policy = Policy::new("several", [by("user"), by("tenant")]).unwrap();
+    for when in [WhenFull::Evict, WhenFull::Deny] {
+        let limiter = MemoryLimiter::with_shards(1).max_keys(19).when_full(when);
+        for nth in 0..1_000 {
+            let (user, tenant) = (Key::new(format!("user:{nth}")), Key::new(format!("tenant:{nth}")));
+            let decided = limiter.decide(Check::new(&policy, &[("user", &user), ("tenant", &tenant)], NOW));
+            assert_eq!(decided.is_ok(), nth < 9 || when == WhenFull::Evict, "{nth}");
+            assert!(limiter.len() <= 19, "{} after {nth}", limiter.len());
+        }
+    }
+}
+
 #[test]
 fn keys_that_share_states_admit_at_most_their_bound_and_none_is_reset() {
     const LIMIT: u64 = 3;
