@@ -59,7 +59,7 @@ impl Config {
         self
     }
 
-    /// Sets the longest time that a call may take, including connecting.
+    /// Sets the longest time that a call may take. To open a connection takes as long again at most.
     #[must_use]
     pub const fn deadline(mut self, deadline: Millis) -> Self {
         self.deadline = deadline;
