@@ -1,55 +1,83 @@
-//! Runs the GitHub action, and its script alone, as a runner does.
+//! Runs the GitHub action and the jobs of conformance/CI.md as their CI systems do.
+//!
+//! `cargo make action` runs the tests named `from_a_checkout` in a fresh clone, in which the job builds all.
 
 #![cfg(unix)]
 
+#[path = "action/expression.rs"]
+mod expression;
+#[path = "action/gitlab.rs"]
+mod gitlab;
+#[path = "action/page.rs"]
+mod page;
+#[path = "action/runner.rs"]
+mod runner;
+#[path = "action/workspace.rs"]
+mod workspace;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::GzDecoder;
-use serde_yaml_ng::Value;
-use tempfile::TempDir;
+use page::{block, root};
+use runner::{Action, Ran, Step};
+use serde::Deserialize;
+use workspace::Workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The fixture and the rules of conformance/CI.md.
-const FIXTURE: &str = r#"{ "id": "gate/login", "about": "Three attempts in a minute, then 429.", "platform": "direct", "steps": [
-    { "at_ms": 0, "burst": 9, "method": "POST", "path": "/login", "peer": "192.0.2.1",
-      "expect": { "passed": 3, "remaining": 0 } }] }"#;
-const RULES: &str = "[limits.login]
-quotas = [{ algorithm = 'fixed_window', limit = 3, window_ms = 60_000, by = 'ip' }]
-[[rules]]
-path = '/login'
-limits = ['login']
-";
+/// A file of workflows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Workflow {
+    on: String,
+    jobs: BTreeMap<String, Job>,
+}
 
-/// A user's repository on a runner.
-struct Runner(TempDir);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Job {
+    runs_on: String,
+    timeout_minutes: u32,
+    steps: Vec<Step>,
+}
 
-impl Runner {
-    fn new() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        fs::create_dir_all(folder.path().join("tests/limits/gate"))?;
-        fs::write(folder.path().join("tests/limits/gate/login.json"), FIXTURE)?;
-        fs::write(folder.path().join("rules.toml"), RULES)?;
-        Ok(Self(folder))
-    }
+/// The inputs of the action in the workflow of the page. All but `targets` are used as they are.
+fn inputs_of_the_page() -> Result<BTreeMap<String, String>> {
+    let workflow: Workflow = serde_yaml_ng::from_str(&block("yaml", "runs-on")?)?;
+    assert_eq!((workflow.on.as_str(), workflow.jobs.len()), ("pull_request", 1));
+    let job = workflow.jobs.into_values().next().ok_or("no job")?;
+    assert!(job.runs_on == "ubuntu-latest" && job.timeout_minutes >= 60);
+    let [checkout, action] = &job.steps[..] else { return Err("not two steps".into()) };
+    assert!(checkout.uses.as_ref().is_some_and(|uses| uses.starts_with("actions/checkout@")));
+    assert_eq!(checkout.with["submodules"], true);
+    assert_eq!(action.uses.as_deref(), Some("./tidegate/.github/actions/conformance"));
+    let text = |value: &serde_yaml_ng::Value| Some(value.as_str()?.to_owned());
+    let inputs = action.with.iter().map(|(name, value)| Some((name.clone(), text(value)?)));
+    let mut inputs: BTreeMap<_, _> = inputs.collect::<Option<_>>().ok_or("an input is no text")?;
+    inputs.insert("targets".into(), "memory".into());
+    Ok(inputs)
+}
 
-    fn run(&self, inputs: &[(&str, &str)]) -> Result<Output> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.github/actions/conformance/run.sh");
-        let mut command = Command::new("bash");
-        command.arg(script).current_dir(self.0.path()).env("TIDEGATE_PROGRAM", env!("CARGO_BIN_EXE_tidegate"));
-        command.env("TIDEGATE_SETUP", "no").env("GITHUB_STEP_SUMMARY", self.0.path().join("summary.md"));
-        let inputs = inputs.iter().map(|(name, value)| (format!("TIDEGATE_{name}"), value));
-        Ok(command.envs(inputs).output()?)
-    }
+fn action() -> Result<Action> {
+    Action::read(&fs::read_to_string(root().join(".github/actions/conformance/action.yml"))?)
+}
 
-    fn read(&self, file: &str) -> Result<String> {
-        Ok(fs::read_to_string(self.0.path().join(file))?)
-    }
+/// Runs the action with the inputs of the page, but these, and without a baseline.
+fn run(workspace: &Workspace, inputs: &[(&str, &str)]) -> Result<Ran> {
+    let mut all = inputs_of_the_page()?;
+    all.remove("baseline");
+    all.extend(inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    action()?.run(workspace, &all)
+}
+
+/// The exit code of the last script.
+fn code(ran: &Ran) -> Option<i32> {
+    ran.scripts.last().and_then(|output| output.status.code())
 }
 
 /// What the page of a report shows first. It holds it compressed.
@@ -62,155 +90,140 @@ fn overview(page: &str) -> Result<String> {
     Ok(text)
 }
 
-const INPUTS: [(&str, &str); 3] = [("TARGETS", "memory"), ("FIXTURES", "tests/limits"), ("RULES", "rules.toml")];
-
-#[test]
-fn it_tests_the_users_rules_and_writes_the_summary() -> Result<()> {
-    let runner = Runner::new()?;
-    let output = runner.run(&INPUTS)?;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(runner.read("summary.md")?.contains("| `memory` | exact | ✅ pass | 1 | 0 |"));
-    assert!(runner.read("tidegate-report/junit.xml")?.contains("failures=\"0\""));
-    assert!(runner.read("tidegate-report/junit.xml")?.contains("gate/login"));
-    assert!(overview(&runner.read("tidegate-report/report.html")?)?.contains("gate/login"));
+/// The baseline that the page shows how to make.
+fn write_baseline(workspace: &Workspace) -> Result<()> {
+    let tidegate = |arguments: &[&str]| -> Result<Vec<u8>> {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_tidegate")).current_dir(workspace.path()).args(arguments).output()?;
+        assert!(output.status.success(), "{output:?}");
+        Ok(output.stdout)
+    };
+    let run = "run --target memory --fixtures tests/limits --rules rules.toml --out target/conformance";
+    tidegate(&run.split(' ').collect::<Vec<_>>())?;
+    fs::write(workspace.path().join("baseline.json"), tidegate(&["summary", "target/conformance/report.json"])?)?;
     Ok(())
 }
 
 #[test]
-fn it_fails_as_the_run_does() -> Result<()> {
-    let runner = Runner::new()?;
-    fs::write(runner.0.path().join("rules.toml"), RULES.replace("limit = 3", "limit = 4"))?;
-    let output = runner.run(&INPUTS)?;
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let summary = runner.read("summary.md")?;
-    assert!(summary.contains("gate/login"), "{summary}");
-    let output = runner.run(&[("TARGETS", "memory, nowhere")])?;
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("\"nowhere\" is not a target"), "{output:?}");
-    assert_eq!(runner.read("summary.md")?, summary);
-    Ok(())
-}
+fn from_a_checkout_the_action_runs_as_the_page_shows() -> Result<()> {
+    let workspace = Workspace::new()?;
+    write_baseline(&workspace)?;
+    let ran = action()?.run(&workspace, &inputs_of_the_page()?)?;
+    assert!(!ran.failed && ran.scripts.len() == 2, "{ran:?}");
+    assert!(workspace.summary().contains("| `memory` | exact | ✅ pass | 1 | 0 |"), "{}", workspace.summary());
+    let junit = workspace.read("tidegate-report/junit.xml")?;
+    assert!(junit.contains("failures=\"0\"") && junit.contains("gate/login"), "{junit}");
+    assert!(overview(&workspace.read("tidegate-report/report.html")?)?.contains("gate/login"));
 
-/// A job that uses the action in a checkout at `tidegate` in the user's repository.
-struct Job {
-    runner: Runner,
-    action: Value,
-    inputs: Vec<(&'static str, String)>,
-    outputs: Vec<(String, String)>,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-impl Job {
-    fn new(inputs: &[(&'static str, &str)]) -> Result<Self> {
-        let runner = Runner::new()?;
-        let copied = ["Cargo.lock", ".github/actions/conformance/action.yml", ".github/actions/conformance/run.sh"];
-        for file in copied {
-            let copy = runner.0.path().join("tidegate").join(file);
-            fs::create_dir_all(copy.parent().ok_or("no folder")?)?;
-            fs::copy(root().join(file), copy)?;
-        }
-        let text = fs::read_to_string(root().join(copied[1]))?;
-        let inputs = inputs.iter().map(|(name, value)| (*name, (*value).to_string())).collect();
-        Ok(Self { runner, action: serde_yaml_ng::from_str(&text)?, inputs, outputs: Vec::new() })
-    }
-
-    /// As GitHub writes it for `uses: ./tidegate/.github/actions/conformance`.
-    fn action_path(&self) -> String {
-        format!("{}/./tidegate/.github/actions/conformance", self.runner.0.path().display())
-    }
-
-    /// The text with the value of each expression. An expression that this does not know is an error.
-    fn value(&self, text: &Value) -> Result<String> {
-        let (mut rest, mut out) = (text.as_str().ok_or("no text")?, String::new());
-        while let Some((before, after)) = rest.split_once("${{") {
-            let (expression, after) = after.split_once("}}").ok_or("an expression does not end")?;
-            let expression = expression.trim();
-            let output = expression.strip_prefix("steps.").map(|name| name.replace(".outputs.", " "));
-            let value = match (expression.strip_prefix("inputs."), output) {
-                (Some(name), _) => match self.inputs.iter().find(|(given, _)| *given == name) {
-                    Some((_, value)) => Some(value.clone()),
-                    None => self.action["inputs"][name]["default"].as_str().map(str::to_string),
-                },
-                (_, Some(name)) => self.outputs.iter().find(|(one, _)| *one == name).map(|(_, value)| value.clone()),
-                _ if expression == "github.action_path" => Some(self.action_path()),
-                _ => None,
-            };
-            let value = value.ok_or_else(|| format!("unknown expression: {expression}"))?;
-            (rest, out) = (after, out + before + &value);
-        }
-        Ok(out + rest)
-    }
-
-    /// Runs the steps. Returns the exit code, the key and the paths of the cache.
-    fn run(&mut self) -> Result<(Option<i32>, String, Vec<String>)> {
-        let (mut code, mut key, mut paths) = (Some(0), String::new(), Vec::new());
-        for step in self.action["runs"]["steps"].as_sequence().ok_or("no steps")?.clone() {
-            if let Some(script) = step["run"].as_str() {
-                assert!(!script.contains("${{"), "an expression in a script runs what an input says: {script}");
-                code = self.run_script(&step, script)?;
-            } else if step["uses"].as_str().is_some_and(|uses| uses.starts_with("actions/cache@")) {
-                key = self.value(&step["with"]["key"])?;
-                paths = self.value(&step["with"]["path"])?.lines().map(str::to_string).collect();
-            }
-        }
-        Ok((code, key, paths))
-    }
-
-    fn run_script(&mut self, step: &Value, script: &str) -> Result<Option<i32>> {
-        let (folder, output) = (self.runner.0.path(), self.runner.0.path().join("output"));
-        fs::write(&output, "")?;
-        let mut command = Command::new("bash");
-        command.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]).current_dir(folder);
-        command.env("GITHUB_ACTION_PATH", self.action_path()).env("RUNNER_OS", "Linux").env("GITHUB_OUTPUT", &output);
-        command.env("GITHUB_STEP_SUMMARY", folder.join("summary.md"));
-        for (name, value) in step["env"].as_mapping().into_iter().flatten() {
-            command.env(name.as_str().ok_or("no name")?, self.value(value)?);
-        }
-        // The program is built already.
-        command.env("TIDEGATE_PROGRAM", env!("CARGO_BIN_EXE_tidegate")).env("TIDEGATE_SETUP", "no");
-        let code = command.output()?.status.code();
-        for line in fs::read_to_string(output)?.lines() {
-            let (name, value) = line.split_once('=').ok_or("no output")?;
-            self.outputs.push((format!("{} {name}", step["id"].as_str().ok_or("no id")?), value.into()));
-        }
-        Ok(code)
-    }
-}
-
-#[test]
-fn the_action_runs_and_caches_what_actions_cache_accepts() -> Result<()> {
-    let many = ["memory", &format!("memory{}", ",".repeat(600))];
-    for (targets, limit, expected) in [(many[0], "limit = 3", 0), (many[0], "limit = 4", 1), (many[1], "limit = 3", 0)]
-    {
-        let mut job = Job::new(&[("targets", targets), ("fixtures", "tests/limits"), ("rules", "rules.toml")])?;
-        fs::write(job.runner.0.path().join("rules.toml"), RULES.replace("limit = 3", limit))?;
-        let (code, key, paths) = job.run()?;
-        assert_eq!(code, Some(expected));
-        assert!(job.runner.read("summary.md")?.contains("memory"));
-        assert!(job.runner.read("tidegate-report/junit.xml")?.contains("gate/login"));
-        assert!(job.runner.read("tidegate-report/report.html")?.contains("memory"));
-        // checkKey in packages/cache/src/cache.ts of actions/toolkit.
-        assert!(key.len() <= 512 && !key.contains(',') && key.starts_with("tidegate-Linux-memory"), "{key}");
-        // The constructor in packages/glob/src/internal-pattern.ts there.
-        let relative = |path: &String| path.split('/').any(|segment| [".", ".."].contains(&segment));
-        assert!(!paths.iter().any(relative), "{paths:?}");
-        let target = job.runner.0.path().canonicalize()?.join("tidegate/target");
-        assert_eq!(paths, ["~/.cargo/registry".to_string(), target.display().to_string()]);
+    let (key, paths) = ran.cache.ok_or("no cache")?;
+    assert!(key.starts_with("tidegate-Linux-memory-"), "{key}");
+    let target = workspace.path().canonicalize()?.join("tidegate/target");
+    assert_eq!(paths, ["~/.cargo/registry".to_string(), target.display().to_string()]);
+    assert!(ran.is_saved && target.join("release/tidegate").exists(), "what is cached is not what was built");
+    let (name, files) = ran.uploaded.ok_or("nothing was uploaded")?;
+    assert_eq!(name, "tidegate-report");
+    for file in ["junit.xml", "report.html", "report.json", "report.md"] {
+        assert!(files.iter().any(|one| one == file), "{file} is not in {files:?}");
     }
     Ok(())
 }
 
 #[test]
-fn each_action_of_others_is_pinned_and_has_its_tag() -> Result<()> {
+fn from_a_checkout_gitlab_runs_the_job_of_the_page() -> Result<()> {
+    let workspace = Workspace::new()?;
+    let mut job = gitlab::Job::parse(&block("yaml", "image:")?)?;
+    // The image has the newest Rust, and apt-get.
+    assert_eq!((job.image.as_str(), job.artifacts.when.as_str()), ("rust:1-bookworm", "always"));
+    assert_eq!(job.variables["GIT_SUBMODULE_STRATEGY"], "recursive");
+    job.variables.insert("TIDEGATE_TARGETS".into(), "memory".into());
+    let output = job.run(&workspace)?;
+    assert!(output.status.success(), "{output:?}");
+    for path in job.artifacts.paths.iter().chain(&job.cache.paths).chain([&job.artifacts.reports.junit]) {
+        assert!(path.starts_with(|letter: char| letter.is_alphanumeric()), "{path} is not in the project");
+        assert!(workspace.path().join(path).exists(), "{path} is not there after the job");
+    }
+    assert!(workspace.path().join(&job.cache.paths[0]).join("release/tidegate").exists(), "{:?}", job.cache.paths);
+    // A key may have no slash.
+    assert!(job.cache.key.contains("$TIDEGATE_TARGETS") && !job.cache.key.contains(['/', '%']), "{}", job.cache.key);
+    assert!(workspace.read(&job.artifacts.reports.junit)?.contains("gate/login"));
+
+    workspace.write_rules(|rules| rules.replace("limit = 3", "limit = 4"))?;
+    fs::remove_dir_all(workspace.path().join("tidegate/target"))?;
+    assert_eq!(job.run(&workspace)?.status.code(), Some(1));
+    assert!(workspace.read(&job.artifacts.reports.junit)?.contains("failures=\"1\""));
+    Ok(())
+}
+
+#[test]
+fn a_limit_that_is_not_kept_fails_the_job_which_uploads_the_report_and_saves_no_cache() -> Result<()> {
+    let workspace = Workspace::new()?;
+    workspace.write_rules(|rules| rules.replace("limit = 3", "limit = 4"))?;
+    let ran = run(&workspace, &[])?;
+    assert!(ran.failed && code(&ran) == Some(1), "{ran:?}");
+    assert!(workspace.summary().contains("gate/login"), "{}", workspace.summary());
+    let (_, files) = ran.uploaded.ok_or("nothing was uploaded")?;
+    assert!(files.iter().any(|file| file == "junit.xml") && !ran.is_saved, "{files:?}");
+    Ok(())
+}
+
+#[test]
+fn a_wrong_input_fails_the_job_and_an_older_report_is_not_taken_for_its_own() -> Result<()> {
+    let workspace = Workspace::new()?;
+    let ran = run(&workspace, &[("report", "out/limits"), ("artifact", "limits")])?;
+    assert_eq!(ran.uploaded.as_ref().map(|(name, _)| name.as_str()), Some("limits"), "{ran:?}");
+    let summary = workspace.summary();
+    assert!(summary.contains("memory"), "{summary}");
+    fs::remove_dir_all(workspace.path().join("tidegate/target"))?;
+    let ran = run(&workspace, &[("targets", "memory, nowhere"), ("report", "out/limits")])?;
+    assert!(ran.failed && code(&ran) == Some(2), "{ran:?}");
+    let said = ran.scripts.last().map(|output| String::from_utf8_lossy(&output.stderr));
+    assert!(said.ok_or("no script")?.contains("\"nowhere\" is not a target"));
+    assert_eq!(workspace.summary(), summary);
+    Ok(())
+}
+
+#[test]
+fn without_a_name_nothing_is_uploaded() -> Result<()> {
+    let workspace = Workspace::new()?;
+    let ran = run(&workspace, &[("artifact", "")])?;
+    assert!(!ran.failed && ran.uploaded.is_none(), "{ran:?}");
+    assert!(workspace.path().join("tidegate-report/report.html").exists());
+    Ok(())
+}
+
+#[test]
+fn a_key_of_the_cache_stays_valid_for_any_targets() -> Result<()> {
+    let workspace = Workspace::new()?;
+    let ran = run(&workspace, &[("targets", &format!("memory{}", ",".repeat(600)))])?;
+    assert!(!ran.failed && ran.is_saved, "{ran:?}");
+    Ok(())
+}
+
+/// Each of these would pass unseen if the runner left out what it does not know.
+#[test]
+fn what_github_would_take_for_nothing_is_an_error() -> Result<()> {
     let text = fs::read_to_string(root().join(".github/actions/conformance/action.yml"))?;
-    let uses: Vec<&str> = text.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, uses)| uses).collect();
-    assert_eq!(uses.len(), 2);
-    for one in uses {
-        let (commit, tag) = one.split_once('@').and_then(|(_, at)| at.split_once(" # v")).ok_or(one)?;
-        assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()) && !tag.is_empty(), "{one}");
+    let mistakes = [
+        ("inputs.artifact != ''", "inputs.artefact != ''", "unknown: inputs.artefact"),
+        ("always() &&", "ever() &&", "Invalid function"),
+        ("name: ${{ inputs.artifact }}", "name: ${{ inputs.name }}", "unknown: inputs.name"),
+        ("path: ${{ inputs.report }}", "paths: ${{ inputs.report }}", "no input paths"),
+        ("path: ${{ inputs.report }}", "path: ./a/../${{ inputs.report }}", "actions/glob refuses"),
+        ("if-no-files-found: warn", "if-no-files-found: warning", "cannot be warning"),
+        ("steps.cache.outputs.key", "steps.caches.outputs.key", "unknown: steps.caches.outputs.key"),
+        ("uses: actions/upload-artifact@", "uses: actions/upload@", "does not know actions/upload"),
+        ("    - id: run\n", "    - id: run\n      when: always\n", "unknown field `when`"),
+        ("      shell: bash\n      run: '", "      run: '", "names its shell"),
+    ];
+    for (right, wrong, expected) in mistakes {
+        assert!(text.contains(right), "{right}");
+        let workspace = Workspace::new()?;
+        let ran = Action::read(&text.replace(right, wrong)).and_then(|action| {
+            let inputs = [("targets", "memory"), ("fixtures", "tests/limits"), ("rules", "rules.toml")];
+            action.run(&workspace, &inputs.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        });
+        let said = ran.map_or_else(|error| error.to_string(), |ran| format!("it ran: {ran:?}"));
+        assert!(said.contains(expected), "{wrong}: {said}");
     }
     Ok(())
 }
