@@ -148,7 +148,6 @@ fn from_a_checkout_gitlab_runs_the_job_of_the_page() -> Result<()> {
     assert!(workspace.read(&job.artifacts.reports.junit)?.contains("gate/login"));
 
     workspace.write_rules(|rules| rules.replace("limit = 3", "limit = 4"))?;
-    fs::remove_dir_all(workspace.path().join("tidegate/target"))?;
     assert_eq!(job.run(&workspace)?.status.code(), Some(1));
     assert!(workspace.read(&job.artifacts.reports.junit)?.contains("failures=\"1\""));
     Ok(())
@@ -173,7 +172,6 @@ fn a_wrong_input_fails_the_job_and_an_older_report_is_not_taken_for_its_own() ->
     assert_eq!(ran.uploaded.as_ref().map(|(name, _)| name.as_str()), Some("limits"), "{ran:?}");
     let summary = workspace.summary();
     assert!(summary.contains("memory"), "{summary}");
-    fs::remove_dir_all(workspace.path().join("tidegate/target"))?;
     let ran = run(&workspace, &[("targets", "memory, nowhere"), ("report", "out/limits")])?;
     assert!(ran.failed && code(&ran) == Some(2), "{ran:?}");
     let said = ran.scripts.last().map(|output| String::from_utf8_lossy(&output.stderr));

@@ -22,7 +22,7 @@ const COPIED: [&str; 4] =
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
 "build --release --locked --manifest-path "*"/tidegate/Cargo.toml --bin tidegate")
-    mkdir -p "${5%/*}/target/release" && ln -s "$BUILT_TIDEGATE" "${5%/*}/target/release/tidegate" ;;
+    mkdir -p "${5%/*}/target/release" && ln -sf "$BUILT_TIDEGATE" "${5%/*}/target/release/tidegate" ;;
 *) exec "$REAL_CARGO" "$@" ;;
 esac
 "#;
