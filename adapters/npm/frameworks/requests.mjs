@@ -60,6 +60,12 @@ export async function admitsTwo(port, path, { knowsClients = true, error = ({ er
   if (knowsClients && process.platform === "linux") assert.equal((await ask(port, path, 2)).status, 200, `${path}: another client`);
 }
 
+/** A path is answered, as it is when nothing is limited. */
+export async function answers(port, path) {
+  const { status, body } = await ask(port, path, 1);
+  assert.ok(status < 500, `${path}: ${status} ${body.slice(0, 200)}`);
+}
+
 /**
  * Of a user's messages, two pass on each connection, and three on all. A denied message is not charged to either. It opens the
  * connections with the app's own `ws`.

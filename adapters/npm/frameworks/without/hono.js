@@ -1,0 +1,1 @@
+export const limit = () => (_context, next) => next();

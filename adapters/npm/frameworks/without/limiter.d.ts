@@ -1,0 +1,12 @@
+export declare class Tidegate {
+  constructor(options: object);
+  static fromEnv(options: object, env?: object): Tidegate;
+  check(request: unknown, options?: object): Promise<any>;
+  limit(keys: unknown): Promise<any>;
+  settle(verdict: unknown, options: object): Promise<void>;
+}
+
+export declare class Gate {
+  static fromRules(rules: object, options: { platform: string; stores: Record<string, (limit: any) => Tidegate> }): Gate;
+  check(request: unknown, options?: object): Promise<any>;
+}

@@ -1,0 +1,1 @@
+export const limit = () => ({ event, resolve }) => resolve(event);
