@@ -13,9 +13,9 @@ import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";
 import { draws, hashOf } from "../modules/stores/cloudflare-kv/draws.js";
 import { Isolate } from "../modules/stores/cloudflare-kv/isolate.js";
 import { encode } from "../modules/stores/cloudflare-kv/record.js";
-import { Chance, Reference } from "./reference.mjs";
+import { Chance, Reference, seeded } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? 7);
+const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
 /** The WebAssembly of the Rust, which build.sh makes. */
 const REFERENCE = new URL("../reference/kv/", import.meta.url);

@@ -14,9 +14,9 @@ import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/quest
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
-import { Chance, Reference, started } from "./reference.mjs";
+import { Chance, Reference, seeded, started } from "./reference.mjs";
 
-const SEED = Number(process.env.SEED ?? 7);
+const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
 
 const memory = await started("memory");

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { after, beforeEach, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
@@ -118,6 +119,38 @@ test("an idle key returns its lease, and goes on borrowing, whatever characters 
     asked.length = 0;
     await leased.limit(key, { now: (now += 10) });
     assert.match(asked[0][3 + Number(asked[0][2])], /^\d+ \d+ 50 60000/, key);
+  }
+});
+
+test("borrowers of two versions that lend other amounts stay within the limit together", async () => {
+  const head = "local function amount(asked, kept, left, shared_by, others_unspent, longest, pins)\n";
+  const sha1 = (text) => createHash("sha1").update(text).digest("hex");
+  for (const other of ["do return max(min(asked.slice, left) - kept, 0), longest end", "do return min(1, left), min(longest, 700) end", "do return 0, 0 end"]) {
+    // The other version's script takes the place of that which the package has.
+    const renamed = new Map();
+    const another = {
+      call: (command, script, ...words) => {
+        if (command === "eval" && script.includes(head)) {
+          const text = script.replace(head, `${head}${other}\n`);
+          renamed.set(sha1(script), sha1(text));
+          return client.call(command, text, ...words);
+        }
+        return client.call(command, renamed.get(script) ?? script, ...words);
+      },
+    };
+    for (const [name, quota] of Object.entries(rules)) {
+      const policy = policyOf(quota, `versions-${name.replaceAll(" ", "-")}`);
+      const fleet = [client, another, client, another].map((client) => stores.redis({ client, policy }));
+      await server.command("FLUSHALL");
+      let admitted = 0;
+      for (let nth = 0; nth < 1_000; nth++) {
+        const { allowed, error } = await fleet[nth % 4].limit("user:1");
+        assert.equal(error, undefined, `${other}, ${name}`);
+        admitted += Number(allowed);
+      }
+      assert.ok(admitted <= 500 && admitted >= 400, `${admitted} of 500: ${other}, ${name}`);
+      assert.equal(renamed.size, 1);
+    }
   }
 });
 

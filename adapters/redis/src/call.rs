@@ -216,7 +216,7 @@ impl<'a> Call<'a> {
     /// Reads the answer of [`Script::Lending`] to a borrower's question.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script, or if this library lends otherwise.
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script, and for a [loan that is not safe](Lender::accept).
     pub fn lent(&self, bytes: &[u8]) -> Result<Answer, Error> {
         let (text, question) = (utf8(bytes)?, self.question.unwrap_or_default());
         let (told, granted) = text.rsplit_once('>').ok_or_else(|| no_answer(bytes))?;
@@ -228,11 +228,10 @@ impl<'a> Call<'a> {
         };
         policy.verify(&state, now)?;
         lender.settle(policy, &mut state, now);
-        let answer = lender.decide(policy, &mut state, now, cost, &question);
-        let until = |granted: Granted| (now + granted.lasts).get();
-        let expected = answer.granted.map(|granted| format!("{}:{}:{}", granted.loan, granted.units, until(granted)));
-        if admitted != answer.decision.is_allowed() || granted != expected.as_deref().unwrap_or_default() {
-            return Err(disagreement(granted, expected.as_deref()));
+        let granted = granted_by(granted, now).ok_or_else(|| no_answer(bytes))?;
+        let answer = lender.accept(policy, &mut state, now, cost, &question, granted)?;
+        if admitted != answer.decision.is_allowed() {
+            return Err(disagreement(admitted));
         }
         Ok(answer)
     }
@@ -339,11 +338,20 @@ fn ttl(span: Millis) -> u64 {
     span.get().clamp(1, UnixMillis::MAX.get())
 }
 
-fn disagreement(granted: &str, expected: Option<&str>) -> Error {
-    let (granted, expected) = (Quoted(granted), Quoted(expected.unwrap_or_default()));
+/// Reads the next loan of an answer: `<number>:<units>:<until>`, or nothing. `None` for another text.
+fn granted_by(text: &str, now: UnixMillis) -> Option<Option<Granted>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let mut numbers = text.split(':').map(|number| number.parse::<u64>().ok());
+    let (loan, units, until) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(Some(Granted { loan, units, lasts: UnixMillis::new(until).since(now) }))
+}
+
+fn disagreement(admitted: bool) -> Error {
     let what = format!(
-        "the server and this library disagree on a loan (granted by the server: {granted}, here: {expected}); do all \
-         clients of this server run the same version of Tidegate?"
+        "the server and this library disagree on a decision (admitted by the server: {admitted}); do all clients of this \
+         server run the same version of Tidegate?"
     );
     Error::new(ErrorKind::Corrupt, what)
 }

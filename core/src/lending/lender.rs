@@ -3,12 +3,13 @@
 mod codec;
 mod settle;
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use super::amount::{Demand, UNITS_MAX, amount};
 use super::{Answer, Granted, LIFETIME_MAX, LOANS_MAX, Question, Returned, can_lend};
 use crate::algorithm::{Algorithm as _, Step};
-use crate::{Decision, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use crate::{Decision, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// The loans that the state of a row is charged with: those that have not ended, and those that may still be returned.
 ///
@@ -62,18 +63,77 @@ impl Lender {
         if !can_lend(policy) {
             return policy.decide(state, now, cost).into();
         }
-        let kept = question.back.and_then(|back| self.take_back(policy, state, now, back));
-        let decision = policy.decide(state, now, cost);
-        let decision = self.corrected(policy, state, now, cost, decision);
+        let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
         let lent = if decision.is_allowed() { self.lend(policy, state, now, question, kept) } else { None };
         let granted = lent.or_else(|| kept.map(|kept| self.add(now, kept)));
+        let granted =
+            granted.map(|loan| Granted { loan: loan.number, units: loan.units, lasts: loan.until.since(now) });
+        self.answer(now, question, decision, granted)
+    }
+
+    /// What a lender elsewhere has answered, which had this state and these loans, and has granted `granted`. How much it lends is its
+    /// own affair, so that two versions of Tidegate can share a store. Only what would break the limit is an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for a loan that is not charged to what is left, that outlives a window, the lifetime of the question or
+    /// [`LIFETIME_MAX`], that is larger than the slice, or whose number may have been used.
+    pub fn accept(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        cost: u64,
+        question: &Question,
+        granted: Option<Granted>,
+    ) -> Result<Answer, Error> {
+        let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
+        let unsafe_for = granted.and_then(|granted| {
+            let (kept, kept_until) = kept.map_or((0, now), |kept| (kept.units, kept.until));
+            let more = granted.units.saturating_sub(kept);
+            let new_until = if decision.is_allowed() { end(policy, state, now + lifetime(question)) } else { now };
+            [
+                (granted.loan <= self.last, "its number may have been used"),
+                (granted.units == 0 || granted.lasts == Millis::ZERO, "it lends nothing"),
+                (now + granted.lasts > new_until.max(kept_until), "it lasts too long"),
+                (granted.units > kept.max(question.slice), "it is larger than asked for"),
+                (
+                    more > 0 && !(decision.is_allowed() && policy.decide(state, now, more).is_allowed()),
+                    "as much is not left",
+                ),
+            ]
+            .into_iter()
+            .find_map(|(is_unsafe, why)| is_unsafe.then_some((granted, why)))
+        });
+        if let Some((Granted { loan, units, lasts }, why)) = unsafe_for {
+            let what = format!("the store lent {units} units for {lasts} as loan {loan}, but {why}; delete the key");
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        if let Some(Granted { loan, units, lasts }) = granted {
+            self.hold(Loan { number: loan, units, until: now + lasts });
+        }
+        Ok(self.answer(now, question, decision, granted))
+    }
+
+    /// Takes back the borrower's last loan, and decides. Returns the part that the borrower keeps, too.
+    fn decide_after_return(
+        &mut self,
+        policy: &Policy,
+        state: &mut PolicyState,
+        now: UnixMillis,
+        cost: u64,
+        question: &Question,
+    ) -> (Decision, Option<Loan>) {
+        let kept = question.back.and_then(|back| self.take_back(policy, state, now, back));
+        let decision = policy.decide(state, now, cost);
+        (self.corrected(policy, state, now, cost, decision), kept)
+    }
+
+    fn answer(&self, now: UnixMillis, question: &Question, decision: Decision, granted: Option<Granted>) -> Answer {
         let denies_for = decision.retry_after().map_or(Millis::ZERO, |wait| {
             // Until the first loan ends, which may have been returned by then.
             let first = self.loans.iter().find(|loan| loan.until > now).map_or(wait, |loan| loan.until.since(now));
             wait.min(first).min(question.lifetime)
         });
-        let granted =
-            granted.map(|loan| Granted { loan: loan.number, units: loan.units, lasts: loan.until.since(now) });
         Answer { decision, granted, denies_for }
     }
 
@@ -148,7 +208,7 @@ impl Lender {
         }
         let here = SIXTEENTHS * (others as u64 + 1);
         self.borrowers = here.max(self.borrowers - self.borrowers.saturating_sub(here).div_ceil(2 * SIXTEENTHS));
-        let end = end(policy, state, now + question.lifetime.min(LIFETIME_MAX));
+        let end = end(policy, state, now + lifetime(question));
         let pins = policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
         let (units, life) = amount(&Demand {
             question,
@@ -169,15 +229,20 @@ impl Lender {
 
     /// Adds a loan under a new number.
     fn add(&mut self, now: UnixMillis, loan: Loan) -> Loan {
+        let loan = Loan { number: (now.get() * NUMBERS_PER_MS).max(self.last + 1), ..loan };
+        self.hold(loan);
+        loan
+    }
+
+    /// Adds a loan whose number is new.
+    fn hold(&mut self, loan: Loan) {
         if self.loans.len() >= LOANS_MAX {
             // The first one has ended. From now on it cannot be returned.
             self.loans.remove(0);
         }
-        self.last = (now.get() * NUMBERS_PER_MS).max(self.last + 1);
-        let loan = Loan { number: self.last, ..loan };
+        self.last = loan.number;
         let place = self.loans.partition_point(|held| held.until <= loan.until);
         self.loans.insert(place, loan);
-        loan
     }
 
     fn lent_after(&self, then: UnixMillis) -> u64 {
@@ -203,6 +268,11 @@ impl Loan {
 fn left(policy: &Policy, state: &PolicyState, now: UnixMillis) -> u64 {
     let decision = policy.peek(state, now, 1);
     decision.quotas().iter().filter_map(|quota| quota.remaining()).min().unwrap_or(0)
+}
+
+/// The longest life of a loan that a question allows.
+fn lifetime(question: &Question) -> Millis {
+    question.lifetime.min(LIFETIME_MAX)
 }
 
 /// The end of the first window to end, or `latest` if that is earlier.

@@ -4,7 +4,7 @@ import { Lender } from "./lending/lender.js";
 import type { Quota } from "./policy.js";
 import { Penalty } from "./rules/penalty.js";
 import type { LogState, PenaltyState, Rule, SlotsState, State } from "./rules/rule.js";
-import { AT, BINDING, DELAY, EACH, FROM_STORE, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../numbers.js";
+import { ALLOWED, AT, BINDING, DELAY, DENIED, EACH, FROM_STORE, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../numbers.js";
 
 // States, loans and decisions as bytes, which are hexadecimal digits here: see `codec.rs` of the core, of its lender and of its decisions.
 // Integers are little-endian.
@@ -249,7 +249,8 @@ export function decisionOf(reader: Reader, quotas: number): Decision {
   const flags = reader.byte();
   const [status, binding, at, delay] = [flags & STATUS_BITS, reader.small(), Math.min(reader.small(), MAX_INSTANT), reader.small()];
   const wait = flags & WAITS ? reader.small() : UNKNOWN;
-  const found: Decision = [status, binding, wait, delay, at, FROM_STORE, flags & IS_REPLAY ? 1 : 0];
+  // Only a denied request has a wait, and only an allowed one a delay.
+  const found: Decision = [status, binding, status === DENIED ? wait : UNKNOWN, status === ALLOWED ? delay : 0, at, FROM_STORE, flags & IS_REPLAY ? 1 : 0];
   for (let nth = 0; nth < quotas; nth++) {
     const [limit, remaining, reset] = [reader.small(), reader.small() - 1, reader.small() - 1];
     found.push(limit, remaining, remaining === UNKNOWN ? UNKNOWN : reset);

@@ -109,31 +109,62 @@ fn an_answer_without_what_the_server_decided_by_is_corrupt() {
     }
 }
 
-/// A loan that the server has granted and this library would not may be spent twice.
+/// Another version may lend other amounts. What would break the limit is no loan.
 #[test]
-fn an_answer_that_lends_otherwise_is_corrupt() {
-    let (policy, key) = (of([Quota::fixed_window(1_000, MINUTE)]), Key::new("ip:192.0.2.1"));
+fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
+    let (policy, key) = (of([Quota::fixed_window(100, MINUTE)]), Key::new("ip:192.0.2.1"));
     let question = Question {
         spent: 8,
         within: Millis::from_secs(1),
         slice: 50,
-        lifetime: MINUTE,
+        lifetime: Millis::from_secs(10),
         back: Some(Returned { loan: 7, unspent: 1, kept: 2 }),
     };
     let call = Call::lend(Check::new(&policy, &key, NOW), question, Clock::Caller, Millis::ZERO).unwrap();
     let mut words = Vec::new();
     call.words(Script::Lending, |word| words.push(word.to_owned()));
-    assert_eq!(words[2], "8 1000 50 60000 7 1 2");
+    assert_eq!(words[2], "8 1000 50 10000 7 1 2");
     assert_eq!(super::question(&words[2]), Some(question));
-    assert_eq!(super::question("8 1000 50 60000"), Some(Question { back: None, ..question }));
+    assert_eq!(super::question("8 1000 50 10000"), Some(Question { back: None, ..question }));
     assert_eq!(super::question("8 1000 50"), None);
-    let read = |text: &str| call.lent(text.as_bytes()).map_err(|error| (error.kind(), error.to_string()));
-    let Err((kind, told)) = read("a>") else { panic!("a loan was due") };
-    assert_eq!(kind, ErrorKind::Corrupt);
-    let expected = told.split("here: \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
-    let granted = read(&format!("a>{expected}")).unwrap().granted.unwrap();
-    assert_eq!(format!("{}:{}:{}", granted.loan, granted.units, (NOW + granted.lasts).get()), expected);
-    for wrong in [format!("d>{expected}"), "a>1:1:1".into(), "d>".into(), "a".into(), String::new()] {
-        assert_eq!(read(&wrong).map_err(|(kind, _)| kind), Err(ErrorKind::Corrupt), "{wrong}");
+
+    // 30 are used, 10 of them lent, of which 7 are spent, 1 is given back and 2 are kept.
+    let (start, kept_until) = (NOW.get() - NOW.get() % MINUTE.get(), NOW.get() + 5_000);
+    let before = |used: u64| format!("fw1 {start} {used};ln1 7 16 7:10:{kept_until};");
+    let read = |verdict: &str, used, granted: &str| {
+        call.lent(format!("{verdict}{}>{granted}", before(used)).as_bytes())
+            .map_err(|error| (error.kind(), error.to_string()))
+    };
+    let until = NOW.get() + 10_000;
+    for (loan, units, until) in
+        [(8, 3, until), (u64::MAX >> 12, 50, until), (8, 20, NOW.get() + 1), (8, 2, kept_until), (8, 1, kept_until)]
+    {
+        let granted = read("a", 30, &format!("{loan}:{units}:{until}")).unwrap().granted.unwrap();
+        assert_eq!((granted.loan, granted.units, (NOW + granted.lasts).get()), (loan, units, until));
+    }
+    assert_eq!(read("a", 30, "").unwrap().granted, None);
+    // 1 is given back and charged again, so 20 are left, beside the 2 that are kept.
+    assert!(read("a", 80, &format!("8:22:{until}")).is_ok());
+    assert!(read("d", 101, &format!("8:2:{kept_until}")).is_ok());
+    for (verdict, used, granted, why) in [
+        ("a", 30, format!("7:3:{until}"), "its number may have been used"),
+        ("a", 30, format!("8:0:{until}"), "it lends nothing"),
+        ("a", 30, format!("8:3:{}", NOW.get()), "it lends nothing"),
+        ("a", 30, format!("8:3:{}", until + 1), "it lasts too long"),
+        ("a", 30, format!("8:51:{until}"), "it is larger than asked for"),
+        ("a", 80, format!("8:23:{until}"), "as much is not left"),
+        ("d", 101, format!("8:3:{kept_until}"), "as much is not left"),
+        ("d", 101, format!("8:2:{}", kept_until + 1), "it lasts too long"),
+        ("d", 30, format!("8:3:{until}"), "disagree on a decision"),
+        ("a", 101, String::new(), "disagree on a decision"),
+        ("a", 30, "8:3".into(), "is not an answer"),
+        ("a", 30, format!("8:3:{until}:1"), "is not an answer"),
+        ("a", 30, "8:x:1".into(), "is not an answer"),
+    ] {
+        let (kind, told) = read(verdict, used, &granted).unwrap_err();
+        assert!(kind == ErrorKind::Corrupt && told.contains(why), "{granted}: {told}");
+    }
+    for text in ["a", ""] {
+        assert_eq!(call.lent(text.as_bytes()).map_err(|error| error.kind()), Err(ErrorKind::Corrupt), "{text}");
     }
 }

@@ -36,7 +36,8 @@ export interface LoanAnswer {
   deniesFor: number;
 }
 
-interface Loan {
+/** A loan as it is stored. */
+export interface Loan {
   readonly number: number;
   readonly units: number;
   readonly until: number;
@@ -112,11 +113,43 @@ export class Lender {
    */
   decide(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion): LoanAnswer {
     if (!canLend(policy)) return { decision: decide(policy, states, now, cost), granted: undefined, deniesFor: 0 };
-    const { back, lifetime } = question;
-    const kept = back && this.#takeBack(policy, states, now, back);
-    const decision = this.corrected(policy, states, now, cost, decide(policy, states, now, cost));
+    const [decision, kept] = this.#decideAfterReturn(policy, states, now, cost, question);
     const lent = decision[STATUS] === ALLOWED ? this.#lend(policy, states, now, question, kept) : undefined;
     const loan = lent ?? (kept && this.#add(now, kept.units, kept.until));
+    return this.#answer(now, question, decision, loan);
+  }
+
+  /**
+   * What a lender elsewhere has answered, which had this state and these loans, and has granted `loan`. How much it lends is its own affair,
+   * so that two versions of the package can share a store. Throws only for what would break the limit: a loan that is not charged to what
+   * is left, that outlives a window or its longest life, that is larger than the slice, or whose number may have been used.
+   */
+  accept(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion, loan: Loan | undefined): LoanAnswer {
+    const [decision, kept] = this.#decideAfterReturn(policy, states, now, cost, question);
+    if (loan) {
+      const isAllowed = decision[STATUS] === ALLOWED;
+      const held = kept?.units ?? 0;
+      const end = Math.max(isAllowed ? endOf(policy, states, now, question) : now, kept?.until ?? now);
+      const isSafe =
+        loan.number > this.#last &&
+        loan.units > 0 &&
+        loan.units <= Math.max(held, question.slice) &&
+        loan.until > now &&
+        loan.until <= end &&
+        (loan.units <= held || (isAllowed && decide(policy, states, now, loan.units - held)[STATUS] === ALLOWED));
+      if (!isSafe) throw ["corrupt", `the store lent ${loan.units} units until ${loan.until} as loan ${loan.number}, which are not free; delete the key`];
+      this.#hold(loan);
+    }
+    return this.#answer(now, question, decision, loan);
+  }
+
+  /** Takes back the borrower's last loan, and decides. Returns the part that the borrower keeps, too. */
+  #decideAfterReturn(policy: Policy, states: State[], now: number, cost: number, { back }: LoanQuestion): [Decision, Loan | undefined] {
+    const kept = back && this.#takeBack(policy, states, now, back);
+    return [this.corrected(policy, states, now, cost, decide(policy, states, now, cost)), kept];
+  }
+
+  #answer(now: number, { lifetime }: LoanQuestion, decision: Decision, loan: Loan | undefined): LoanAnswer {
     const wait = decision[WAIT]!;
     return {
       decision,
@@ -223,14 +256,9 @@ export class Lender {
     const [before, here] = [this.#borrowers, SIXTEENTHS * (others + 1)];
     this.#borrowers = Math.max(here, before - Math.ceil(since(before, here) / (2 * SIXTEENTHS)));
     this.changed ||= this.#borrowers !== before;
-    // What is left, the end of the first window to end, and whether there is a bucket. The decision has moved back what was ahead.
-    let [left, end, pins] = [UNITS_MAX, later(now, Math.min(question.lifetime, LIFETIME_MAX)), false];
-    policy.quotas.forEach(({ rule }, nth) => {
-      const state = states[nth]!;
-      left = Math.min(left, rule.remaining(state, now));
-      if ("start" in state) end = Math.min(end, later(state.start, rule.unit));
-      else pins = true;
-    });
+    const [end, rules] = [endOf(policy, states, now, question), policy.quotas.map(({ rule }) => rule)];
+    const left = Math.min(UNITS_MAX, ...rules.map((rule, nth) => rule.remaining(states[nth]!, now)));
+    const pins = states.some((state) => !("start" in state));
     const still = Math.min(kept?.units ?? 0, UNITS_MAX);
     const [units, life] = amount(question, still, left, Math.ceil(this.#borrowers / SIXTEENTHS), unspent, since(end, now), pins);
     const until = later(now, life);
@@ -240,14 +268,19 @@ export class Lender {
 
   /** Adds a loan under a new number. */
   #add(now: number, units: number, until: number): Loan {
+    const loan = { number: Math.max(now * NUMBERS_PER_MS, this.#last + 1), units, until };
+    this.#hold(loan);
+    return loan;
+  }
+
+  /** Adds a loan whose number is new. */
+  #hold(loan: Loan): void {
     // The first one has ended. From now on it cannot be returned.
     if (this.#loans.length >= LOANS_MAX) this.#loans.shift();
-    this.#last = Math.max(now * NUMBERS_PER_MS, this.#last + 1);
+    this.#last = loan.number;
     this.changed = true;
-    const loan = { number: this.#last, units, until };
-    const place = this.#loans.findIndex((held) => held.until > until);
+    const place = this.#loans.findIndex((held) => held.until > loan.until);
     this.#loans.splice(place < 0 ? this.#loans.length : place, 0, loan);
-    return loan;
   }
 
   /** The end of the first loan that has not ended. */
@@ -270,6 +303,15 @@ function matters(rule: Rule, state: State, until: number, now: number): boolean 
   if (!("start" in state)) return false;
   const start = Math.max(now - (now % window), state.start);
   return until > ("used" in state ? start : since(start, window));
+}
+
+/** The end of the first window to end, or that of the longest loan that a question allows. The decision has moved back what was ahead. */
+function endOf({ quotas }: Policy, states: readonly State[], now: number, { lifetime }: LoanQuestion): number {
+  const ends = quotas.map(({ rule }, nth) => {
+    const state = states[nth]!;
+    return "start" in state ? later(state.start, rule.unit) : MAX_INSTANT;
+  });
+  return Math.min(later(now, Math.min(lifetime, LIFETIME_MAX)), ...ends);
 }
 
 /** The latest instant of the states. Loans that ended before it are settled. */

@@ -2,7 +2,7 @@ import type { Core, Names } from "../../core.js";
 import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
 import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/exact.js";
 import { digest } from "../../core/key.js";
-import { canLend, Lender, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
+import { canLend, Lender, type Loan, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
 import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
@@ -128,7 +128,7 @@ export function answer(core: Core, question: Question, script: Script, { isTimel
   return decision;
 }
 
-/** Reads the answer of `LENDING` to a borrower's question. Throws if this package lends otherwise. */
+/** Reads the answer of `LENDING` to a borrower's question. Throws for a loan that is not safe. */
 export function lent({ policy }: Core, question: Question, loan: LoanQuestion, { isTimeless }: WireOptions, text: string): LoanAnswer {
   const end = text.lastIndexOf(">");
   if (end < 0) throw noAnswer(text);
@@ -137,11 +137,17 @@ export function lent({ policy }: Core, question: Question, loan: LoanQuestion, {
   verify(policy, states, now);
   const lender = Lender.fromNumbers(loans);
   lender.settle(policy, states, now);
-  const answer = lender.decide(policy, states, now, cost, loan);
-  const { granted, decision } = answer;
-  const expected = granted ? `${granted.loan}:${granted.units}:${Math.min(now + granted.lasts, MAX_INSTANT)}` : "";
-  if (isAdmitted === (decision[STATUS] === ALLOWED) && text.slice(end + 1) === expected) return answer;
-  throw ["corrupt", "the server and this package disagree on a loan; do all clients of this server run the same version of Tidegate?"];
+  const answer = lender.accept(policy, states, now, cost, loan, granted(text.slice(end + 1)));
+  if (isAdmitted !== (answer.decision[STATUS] === ALLOWED)) throw disagreement(isAdmitted);
+  return answer;
+}
+
+/** Reads the next loan of an answer, if there is one. */
+function granted(text: string): Loan | undefined {
+  if (text === "") return undefined;
+  const numbers = /^(\d+):(\d+):(\d+)$/.exec(text)?.slice(1).map(Number);
+  if (!numbers) throw noAnswer(text);
+  return { number: numbers[0]!, units: numbers[1]!, until: Math.min(numbers[2]!, MAX_INSTANT) };
 }
 
 /** What a script has answered. */

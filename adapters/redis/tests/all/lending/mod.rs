@@ -7,6 +7,7 @@ mod limiters;
 mod model;
 mod replay;
 mod story;
+mod versions;
 
 use std::cell::{Cell, RefCell};
 

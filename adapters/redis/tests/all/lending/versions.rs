@@ -1,0 +1,74 @@
+//! Two versions of Tidegate that lend other amounts share a server, as while a service is deployed.
+
+use tidegate_core::lending::{Borrowers, Terms, Verdict};
+use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_redis::Clock;
+use tidegate_redis::wire::{Call, Script};
+
+use super::load;
+use crate::support::Server;
+
+const LIMIT: u64 = 500;
+const START: u64 = 1_800_000_000_000;
+
+/// A version's script.
+fn lending(head_of_amount: &str) -> String {
+    let (text, head) = (
+        Script::Lending.text(false),
+        "local function amount(asked, kept, left, shared_by, others_unspent, longest, pins)\n",
+    );
+    assert!(text.contains(head));
+    text.replace(head, &format!("{head}{head_of_amount}\n"))
+}
+
+#[test]
+fn borrowers_of_two_versions_that_lend_other_amounts_stay_within_the_limit_together() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let window = Millis::from_secs(3_600);
+    let quotas = [
+        Quota::fixed_window(LIMIT, window),
+        Quota::sliding_window(LIMIT, window),
+        Quota::token_bucket(LIMIT, 1, window),
+    ]
+    .map(Result::unwrap);
+    for (nth, other) in [
+        "do return max(min(asked.slice, left) - kept, 0), longest end",
+        "do return min(1, left), min(longest, 700) end",
+        "do return 0, 0 end",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sha1s = [load(&mut connection, &lending("")), load(&mut connection, &lending(other))];
+        for quota in &quotas {
+            let policy = Policy::new("api", [quota.clone()]).unwrap();
+            let key = Key::new(format!("{nth}-{}", policy.quotas()[0].rule().name()));
+            let mut fleet = [(); 4].map(|()| Borrowers::new(Terms::new(50, Millis::from_secs(10))));
+            let (mut admitted, mut asked_of) = (0, [0; 2]);
+            for request in 0..1_000 {
+                let (nth, now) = (request % fleet.len(), UnixMillis::new(START + 20 * request as u64));
+                let check = Check::new(&policy, &key, now);
+                let decision = match fleet[nth].decide(key.as_str(), &check, || ()) {
+                    Verdict::Admit { .. } => true,
+                    Verdict::Deny(_) => false,
+                    Verdict::AskPlainly => unreachable!("{policy:?}"),
+                    Verdict::Ask(asked) => {
+                        asked_of[nth % 2] += 1;
+                        let call = Call::lend(check, asked.question, Clock::Caller, window).unwrap();
+                        let mut words = Vec::new();
+                        call.words(Script::Lending, |word| words.push(word.to_owned()));
+                        let text: String =
+                            redis::cmd("EVALSHA").arg(&sha1s[nth % 2]).arg(&words).query(&mut connection).unwrap();
+                        let answer = call.lent(text.as_bytes()).unwrap();
+                        fleet[nth].answered(key.as_str(), asked.nth, Some(&answer));
+                        answer.decision.is_allowed()
+                    }
+                };
+                admitted += u64::from(decision);
+            }
+            assert!((LIMIT - 100..=LIMIT).contains(&admitted), "{admitted} by {other} and {policy:?}");
+            assert!(asked_of[0] < asked_of[1] || nth == 0, "{asked_of:?} by {other} and {policy:?}");
+        }
+    }
+}
