@@ -1,6 +1,6 @@
-//! Every link in the Markdown of the repository leads somewhere.
+//! Every link in the Markdown of the repository leads somewhere, and no address is a stranger's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -132,6 +132,45 @@ fn no_address_of_tidegate_is_named_but_the_one_that_its_owner_has_set() -> Resul
     ];
     for claim in claims {
         assert!(ADDRESSES.iter().any(|one| Regex::new(one).is_ok_and(|one| one.is_match(&claim))), "{claim}");
+    }
+    Ok(())
+}
+
+/// Whether what a workflow uses is in the repository, or another's action at a commit, with the tag that it has.
+fn is_pinned(uses: &str) -> Result<bool> {
+    Ok(Regex::new(r"^(?:\./\S+|[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$")?.is_match(uses))
+}
+
+#[test]
+fn each_action_of_others_is_pinned_and_has_its_tag() -> Result<()> {
+    let uses = Regex::new(r"(?m)^\s*(?:- *)?uses:\s*(.*?)\s*$")?;
+    let (mut found, mut versions, mut wrong) = (0, BTreeMap::<String, BTreeSet<String>>::new(), Vec::new());
+    for (file, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))? {
+        if ![".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end)) {
+            continue;
+        }
+        for one in uses.captures_iter(&text).map(|found| found[1].to_owned()) {
+            found += 1;
+            if !is_pinned(&one)? {
+                wrong.push(format!("{file}: {one}"));
+            }
+            if let Some((action, version)) = one.split_once('@') {
+                versions.entry(action.to_owned()).or_default().insert(version.to_owned());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "pin these by commit, with the tag in a comment:\n{wrong:#?}");
+    assert!(found > 7 && versions.len() > 2, "{found} lines, {versions:?}");
+    versions.retain(|_, versions| versions.len() > 1);
+    assert!(versions.is_empty(), "these have several versions: {versions:#?}");
+    let commit = "3d3c42e5aac5ba805825da76410c181273ba90b1";
+    let unpinned = [
+        "actions/checkout@v7".into(),
+        format!("actions/checkout@{commit}"),
+        format!("actions/checkout@{} # v7.0.1", &commit[1..]),
+    ];
+    for one in unpinned {
+        assert!(!is_pinned(&one)?, "{one}");
     }
     Ok(())
 }
