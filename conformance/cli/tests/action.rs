@@ -35,6 +35,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 #[serde(deny_unknown_fields)]
 struct Workflow {
     on: String,
+    permissions: BTreeMap<String, String>,
     jobs: BTreeMap<String, Job>,
 }
 
@@ -50,6 +51,7 @@ struct Job {
 fn inputs_of_the_page() -> Result<BTreeMap<String, String>> {
     let workflow: Workflow = serde_yaml_ng::from_str(&block("yaml", "runs-on")?)?;
     assert_eq!((workflow.on.as_str(), workflow.jobs.len()), ("pull_request", 1));
+    assert_eq!(workflow.permissions, BTreeMap::from([("contents".into(), "read".into())]));
     let job = workflow.jobs.into_values().next().ok_or("no job")?;
     assert!(job.runs_on == "ubuntu-latest" && job.timeout_minutes >= 60);
     let [checkout, action] = &job.steps[..] else { return Err("not two steps".into()) };
