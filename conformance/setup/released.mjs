@@ -1,11 +1,12 @@
-// Makes of what works from a checkout what works with the published packages, in all pages: `cargo make released`, once, with the first release.
+// Makes of what works from a checkout what works with the published packages, in all pages and in what `tidegate choose` prints:
+// `cargo make released`, once, with the first release.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "../..");
-const pages = execFileSync("git", ["ls-files", "*.md"], { cwd: root, encoding: "utf8" }).trim().split("\n");
+const pages = execFileSync("git", ["ls-files", "*.md", "conformance/cli/src/commands/choose"], { cwd: root, encoding: "utf8" }).trim().split("\n");
 for (const page of pages) {
   const before = readFileSync(path.join(root, page), "utf8");
   const after = before

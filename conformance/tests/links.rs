@@ -191,8 +191,10 @@ fn copied() -> Result<tempfile::TempDir> {
 #[test]
 fn the_release_leaves_no_page_that_asks_for_a_checkout() -> Result<()> {
     let copy = copied()?;
+    let printed = "conformance/cli/src/commands/choose/";
     let pages = |one: &str| -> Result<usize> {
-        let pages = files(copy.path())?.into_iter().filter(|(name, _)| name.ends_with(".md"));
+        let pages =
+            files(copy.path())?.into_iter().filter(|(name, _)| name.ends_with(".md") || name.starts_with(printed));
         Ok(pages.filter(|(_, text)| text.contains(one)).count())
     };
     let unreleased = ["before the release -->", "\"$TIDEGATE/", "tidegate-edge.tgz\""];
@@ -206,6 +208,31 @@ fn the_release_leaves_no_page_that_asks_for_a_checkout() -> Result<()> {
     }
     let readme = fs::read_to_string(copy.path().join("adapters/redis/README.md"))?;
     assert!(readme.contains("tidegate-redis = \"0.1\"\n```\n\n```rust"), "{readme}");
+    // What `tidegate choose` prints.
+    assert_eq!(fs::read_to_string(copy.path().join(printed).join("unpublished.md"))?, "");
+    let cargo = fs::read_to_string(copy.path().join(printed).join("candidates.rs"))?;
+    for command in ["cargo add tidegate-core\"", "cargo add tidegate-redis --no-default-features --features rest\""] {
+        assert!(cargo.contains(command), "{command}");
+    }
+    assert!(fs::read_to_string(copy.path().join(printed).join("code.rs"))?.contains("\"@tidegate/edge\"#"));
+    Ok(())
+}
+
+#[test]
+fn a_page_that_names_packages_says_how_they_work_before_the_release() -> Result<()> {
+    let names =
+        r"(?m)^\s*(?:tidegate-[a-z-]+ = |cargo add tidegate-|npm install .*(?:@tidegate/edge|tidegate-edge\.tgz))";
+    let (names, mut found, mut silent) = (Regex::new(names)?, 0, Vec::new());
+    for (name, text) in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))? {
+        if name.ends_with(".md") && names.is_match(&text) {
+            found += 1;
+            if !text.contains("<!-- before the release -->") {
+                silent.push(name);
+            }
+        }
+    }
+    assert!(found > 15, "{found} pages");
+    assert!(silent.is_empty(), "these do not say that Tidegate is not published yet: {silent:?}");
     Ok(())
 }
 

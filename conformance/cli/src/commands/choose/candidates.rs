@@ -12,8 +12,8 @@ pub(super) struct Candidate {
 
 /// How to make the limiter in Rust. In its texts, what is in angle brackets is replaced.
 pub(super) struct Rust {
-    /// The adapter with its features, as a line of Cargo.toml.
-    pub(super) dependency: &'static str,
+    /// The commands that add the adapter with its features, as they work from a checkout. `cargo make released` changes them.
+    pub(super) cargo: &'static str,
     /// The adapter's crate, which has what [every example imports](super::code).
     pub(super) adapter: &'static str,
     /// What is imported of the adapter besides that.
@@ -37,7 +37,8 @@ pub(super) struct JavaScript {
 }
 
 const OBJECTS: Rust = Rust {
-    dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"durable-objects\"] }\nworker = \"0.8\"",
+    cargo: r#"cargo add tidegate-cloudflare --path "$TIDEGATE/adapters/cloudflare" --features durable-objects
+cargo add worker@0.8"#,
     adapter: "tidegate_cloudflare",
     names: &[],
     imports: &["tidegate_cloudflare::durable_objects::{Config, DurableObjects}", "worker::Env"],
@@ -47,7 +48,7 @@ const OBJECTS: Rust = Rust {
 };
 
 const REDIS: Rust = Rust {
-    dependency: "tidegate-redis = \"<version>\"",
+    cargo: r#"cargo add tidegate-redis --path "$TIDEGATE/adapters/redis""#,
     adapter: "tidegate_redis",
     names: &["Config", "Redis"],
     imports: &[],
@@ -57,7 +58,7 @@ const REDIS: Rust = Rust {
 };
 
 const UPSTASH: Rust = Rust {
-    dependency: "tidegate-redis = { version = \"<version>\", default-features = false, features = [\"rest\"] }",
+    cargo: r#"cargo add tidegate-redis --path "$TIDEGATE/adapters/redis" --no-default-features --features rest"#,
     adapter: "tidegate_redis",
     names: &["Rest", "RestConfig"],
     imports: &[],
@@ -136,7 +137,8 @@ static CANDIDATES: [Candidate; 19] = [
         design: "workers-kv",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"kv\"] }\nworker = \"0.8\"",
+            cargo: r#"cargo add tidegate-cloudflare --path "$TIDEGATE/adapters/cloudflare" --features kv
+cargo add worker@0.8"#,
             imports: &["tidegate_cloudflare::kv::{Config, SharedKv}", "worker::Env"],
             item: "",
             limiter: r#"SharedKv::from_env(env, "COUNTS", Config::default())?"#,
@@ -152,7 +154,8 @@ static CANDIDATES: [Candidate; 19] = [
         design: "rate-limit-binding",
         platforms: &[Platform::Cloudflare],
         rust: Some(Rust {
-            dependency: "tidegate-cloudflare = { version = \"<version>\", features = [\"rate-limit\"] }\nworker = \"0.8\"",
+            cargo: r#"cargo add tidegate-cloudflare --path "$TIDEGATE/adapters/cloudflare" --features rate-limit
+cargo add worker@0.8"#,
             imports: &["tidegate_cloudflare::rate_limit::RateLimit", "worker::Env"],
             item: "",
             limiter: r#"RateLimit::from_env(env, "LIMITER", <limit>, Millis::new(<window>))?.limiter()"#,
@@ -242,7 +245,7 @@ static CANDIDATES: [Candidate; 19] = [
         design: "fastly-kv",
         platforms: &[Platform::Fastly],
         rust: Some(Rust {
-            dependency: "tidegate-fastly = \"<version>\"",
+            cargo: r#"cargo add tidegate-fastly --path "$TIDEGATE/adapters/fastly""#,
             adapter: "tidegate_fastly",
             names: &["Kv"],
             imports: &[],
@@ -256,7 +259,7 @@ static CANDIDATES: [Candidate; 19] = [
         design: "akamai-kv",
         platforms: &[Platform::Spin],
         rust: Some(Rust {
-            dependency: "tidegate-spin = \"<version>\"",
+            cargo: r#"cargo add tidegate-spin --path "$TIDEGATE/adapters/spin""#,
             adapter: "tidegate_spin",
             names: &["SpinKv"],
             imports: &[],
@@ -270,7 +273,7 @@ static CANDIDATES: [Candidate; 19] = [
         design: "redis",
         platforms: &[Platform::Spin],
         rust: Some(Rust {
-            dependency: "tidegate-spin = { version = \"<version>\", features = [\"redis\"] }",
+            cargo: r#"cargo add tidegate-spin --path "$TIDEGATE/adapters/spin" --features redis"#,
             adapter: "tidegate_spin",
             names: &["RedisConnection", "SpinRedis"],
             imports: &[],
@@ -322,7 +325,7 @@ static CANDIDATES: [Candidate; 19] = [
         design: "memory",
         platforms: &[Platform::Server],
         rust: Some(Rust {
-            dependency: "tidegate-core = \"<version>\"",
+            cargo: r#"cargo add tidegate-core --path "$TIDEGATE/core""#,
             adapter: "tidegate_core",
             names: &["MemoryLimiter"],
             imports: &[],

@@ -13,10 +13,16 @@ use super::platform::Platform;
 /// What every example in Rust imports.
 const ALWAYS: [&str; 5] = ["Error", "Limiter", "Millis", "Policy", "Quota"];
 
+/// How the commands work before the packages are published. `cargo make released` empties the file.
+const UNPUBLISHED: &str = include_str!("unpublished.md");
+
+/// The npm package, as it is installed from a checkout. `cargo make released` makes it the published one.
+const PACKAGE: &str = r#""$TIDEGATE/target/npm/tidegate-edge.tgz""#;
+
 /// What an application writes.
 #[derive(Debug, Serialize)]
 pub(super) struct Code {
-    /// The dependencies in Cargo.toml.
+    /// The commands that add the dependencies of the example in Rust to Cargo.toml.
     cargo: Option<String>,
     rust: Option<String>,
     /// The command that installs what the example in JavaScript imports.
@@ -28,13 +34,12 @@ impl Code {
     pub(super) fn new(candidate: &Candidate, policy: &Policy, platform: Platform) -> Self {
         let filled = |code: &str| {
             let rule = policy.quotas()[0].rule();
-            let code = code.replace("<version>", env!("CARGO_PKG_VERSION"));
             let code = code.replace("<platform>", &format!("{:?}", platform.in_javascript()));
             code.replace("<limit>", &rule.limit().to_string()).replace("<window>", &rule.window().get().to_string())
         };
         let (quotas_rust, quotas_javascript) = as_code(policy);
         let (name, charges) = (policy.name(), policy.charges_denied());
-        let cargo = candidate.rust.as_ref().map(|rust| filled(rust.dependency) + "\n");
+        let cargo = candidate.rust.as_ref().map(|rust| format!("{}\n", rust.cargo));
         let rust = candidate.rust.as_ref().map(|rust| {
             let denials = if charges { ".charge_denied(true)" } else { "" };
             let item = if rust.item.is_empty() { String::new() } else { [rust.item, "\n\n"].concat() };
@@ -70,7 +75,8 @@ fn install(javascript: &str) -> String {
         module.split('/').take(parts).collect::<Vec<_>>().join("/")
     };
     let packages: BTreeSet<String> = modules.map(package).collect();
-    format!("npm install {}\n", Vec::from_iter(packages).join(" "))
+    let packages = packages.iter().map(|name| if name == "@tidegate/edge" { PACKAGE } else { name });
+    format!("npm install {}\n", packages.collect::<Vec<_>>().join(" "))
 }
 
 /// The imports of an example, in rustfmt's order.
@@ -85,8 +91,12 @@ fn imports(rust: &Rust) -> String {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status: Vec<_> = UNPUBLISHED.lines().filter(|line| !line.starts_with("<!--")).collect();
+        if !status.is_empty() {
+            writeln!(f, "\n{}", status.join("\n"))?;
+        }
         let parts =
-            [("Cargo.toml", &self.cargo), ("Rust", &self.rust), ("npm", &self.npm), ("JavaScript", &self.javascript)];
+            [("cargo", &self.cargo), ("Rust", &self.rust), ("npm", &self.npm), ("JavaScript", &self.javascript)];
         for (title, code) in parts {
             let Some(code) = code else { continue };
             writeln!(f, "\n{title}:")?;
