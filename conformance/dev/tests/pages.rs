@@ -80,7 +80,7 @@ fn a_page_fails_if_a_reader_would() -> Result<()> {
     Ok(())
 }
 
-/// The others need a package that is packed, or a platform's host: `cargo make pages`.
+/// The npm package's tests follow pages that need it. `cargo make pages` follows all, some of which need a platform's host.
 #[test]
 fn the_page_of_axum_works() -> Result<()> {
     let folder = TempDir::new()?;
