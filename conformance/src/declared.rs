@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tidegate_core::internal::Instead;
-use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Floor, Millis};
+use tidegate_core::{Accuracy, Capabilities, Ceiling, Dimensions, Drift, Floor, Millis};
 
 use crate::json;
 
@@ -49,14 +49,6 @@ impl Declared {
         let file: File = json::read(text).map_err(|wrong| wrong.to_string())?;
         file.declared()
     }
-}
-
-/// The ceilings that a declaration may use, named by [`Drift::formula`].
-fn ceilings() -> [Drift; 3] {
-    let mut per_location = Drift::WITHIN_LIMIT;
-    per_location.formula = "limit x locations";
-    per_location.ceiling = |load| load.limit.saturating_mul(load.locations);
-    [Drift::WITHIN_LIMIT, per_location, Drift::LAST_WRITER_WINS]
 }
 
 #[derive(Deserialize)]
@@ -141,13 +133,14 @@ impl File {
     }
 
     fn accuracy(&self) -> Result<Accuracy, String> {
-        let known = || ceilings().map(|drift| format!("{:?}", drift.formula)).join(", ");
+        let known = || Ceiling::KNOWN.map(|ceiling| format!("{:?}", ceiling.formula())).join(", ");
         if self.accuracy == Class::Approximate {
             let name = self.ceiling.as_deref();
             let name =
                 name.ok_or_else(|| format!("ceiling: an approximate limiter has one; write one of {}", known()))?;
-            let named = ceilings().into_iter().find(|drift| drift.formula == name);
-            let mut drift = named.ok_or_else(|| format!("ceiling: {name:?} is unknown; write one of {}", known()))?;
+            let named = Ceiling::KNOWN.into_iter().find(|ceiling| ceiling.formula() == name);
+            let ceiling = named.ok_or_else(|| format!("ceiling: {name:?} is unknown; write one of {}", known()))?;
+            let mut drift = Drift { ceiling, ..Drift::WITHIN_LIMIT };
             if let Some(floor) = self.floor {
                 drift.floor = Floor { held: floor.held, within: floor.within_ms.map(Millis::new) };
             }

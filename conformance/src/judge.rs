@@ -178,7 +178,7 @@ pub fn unanswered(fixture: &Fixture, found: &Replay) -> Vec<String> {
 /// Whether requests in flight at the same time can overwrite each other's counts.
 fn loses_racing_updates(drift: &Drift) -> bool {
     let alone = Load { limit: 2, quota: 2, in_flight: 1, locations: 1 };
-    (drift.ceiling)(Load { in_flight: 2, ..alone }) > (drift.ceiling)(alone)
+    drift.ceiling.of(Load { in_flight: 2, ..alone }) > drift.ceiling.of(alone)
 }
 
 /// Counts the checks that were answered with an unexpected error.

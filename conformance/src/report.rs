@@ -227,13 +227,15 @@ impl TargetReport {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Accuracy, Drift};
+    use tidegate_core::{Accuracy, Ceiling, Drift};
 
     use super::{FixtureReport, Status, TargetReport};
     use crate::judge::Verdict;
 
-    const APPROXIMATE: Accuracy =
-        Accuracy::Approximate(Drift { formula: "2 x limit", ceiling: |load| 2 * load.limit, ..Drift::WITHIN_LIMIT });
+    const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
+        ceiling: Ceiling::Other { formula: "2 x limit", of: |load| 2 * load.limit },
+        ..Drift::WITHIN_LIMIT
+    });
 
     fn concluded(accuracy: &Accuracy, fixtures: Vec<FixtureReport>) -> TargetReport {
         TargetReport { fixtures, ..TargetReport::new("t", accuracy) }.concluded(accuracy, None)

@@ -68,8 +68,8 @@ pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
 pub use key::{Key, KeySource};
 pub use limiter::{
-    Accuracy, Block, BoxFuture, Capabilities, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency,
-    Limiter, Load, MaybeSend, MaybeSync, Refund, Settle,
+    Accuracy, Block, BoxFuture, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor,
+    Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund, Settle,
 };
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};

@@ -16,7 +16,7 @@ mod sharded;
 #[cfg(feature = "std")]
 mod tiered;
 
-pub use accuracy::{Accuracy, Drift, Floor, Load};
+pub use accuracy::{Accuracy, Ceiling, Drift, Floor, Load};
 pub use call::{Block, ChargeId, Check, Idempotency, Refund, Settle};
 pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]

@@ -214,7 +214,7 @@ fn isolated_pops_reach_the_ceiling_and_do_not_exceed_it() {
         let limiter = limiter(pop);
         admitted += (0..50).filter(|_| check(&limiter, &policy, &key).unwrap().is_allowed()).count() as u64;
     }
-    assert_eq!(admitted, (DRIFT.ceiling)(Load { limit: 5, quota: 5, in_flight: 50, locations: 3 }));
+    assert_eq!(admitted, DRIFT.ceiling.of(Load { limit: 5, quota: 5, in_flight: 50, locations: 3 }));
 }
 
 #[test]

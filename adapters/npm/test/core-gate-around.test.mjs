@@ -78,7 +78,7 @@ function numbersOf(can) {
   const flags = bits([can.costs, can.charge_denied, can.idempotency]);
   const classes = ["exact", "approximate", "per_location"];
   const numbers = [algorithms, can.max_quotas, ["one", "grouped", "any"].indexOf(can.dimensions), flags, can.round_trips, classes.indexOf(can.class)];
-  return [Uint32Array.from(numbers), can.accuracy.split("<= admitted <= ").pop()];
+  return [Uint32Array.from(numbers), can.ceiling];
 }
 
 /** Both gates. The stores of each ask what the test answers. */
@@ -221,8 +221,8 @@ function rulesOf(name, { deny_cache, fallback, near, shadow = {} }) {
 }
 
 const USED = ["window", "burst", "charged", "slots", "several", "grouped", "lent"];
-const GROUPED = { ...EXACT, class: "approximate", accuracy: "approximate: 0 <= admitted <= limit + in_flight", dimensions: "grouped" };
-const WITHOUT_TOKENS = { ...EXACT, class: "approximate", accuracy: "approximate: 0 <= admitted <= limit x locations", idempotency: false, charge_denied: false };
+const GROUPED = { ...EXACT, class: "approximate", ceiling: "limit + in_flight", accuracy: "approximate: 0 <= admitted <= limit + in_flight", dimensions: "grouped" };
+const WITHOUT_TOKENS = { ...EXACT, class: "approximate", ceiling: "limit x locations", accuracy: "approximate: 0 <= admitted <= limit x locations", idempotency: false, charge_denied: false };
 
 /** Rules that the reference takes. */
 function chosenRules(chance) {
@@ -339,7 +339,7 @@ test("a charge that only the backup has is settled there, as long as its slot li
 
 test("the same is wrong with what is around the stores", () => {
   const spare = { store: "spare", percent: 10, at_most_ms: 1_000 };
-  const beyond = { ...EXACT, class: "approximate", accuracy: "approximate: limit <= admitted <= limit + in_flight" };
+  const beyond = { ...EXACT, class: "approximate", ceiling: "limit + in_flight", accuracy: "approximate: limit <= admitted <= limit + in_flight" };
   const cases = [
     [{ mian: { fallback: spare } }],
     [{ zzz: {} }],

@@ -21,13 +21,13 @@ const engine = await startedGate();
 const tokens = new Tokens(JWKS);
 
 const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"];
-const EXACT = { class: "exact", accuracy: "exact: admitted = limit", algorithms: ALGORITHMS, max_quotas: 8, dimensions: "any", costs: true, charge_denied: true, idempotency: true, round_trips: 1 };
+const EXACT = { class: "exact", ceiling: "limit", held: 0, accuracy: "exact: admitted = limit", algorithms: ALGORITHMS, max_quotas: 8, dimensions: "any", costs: true, charge_denied: true, idempotency: true, round_trips: 1 };
 const STORES = [
   EXACT,
   EXACT,
   { ...EXACT, dimensions: "grouped" },
   { ...EXACT, class: "approximate", accuracy: "approximate: 0 <= admitted <= limit", dimensions: "one", idempotency: false },
-  { ...EXACT, class: "per_location", accuracy: "per location: limit <= admitted <= limit x locations", algorithms: ["fixed_window"], max_quotas: 1, dimensions: "one", costs: false, charge_denied: false, idempotency: false },
+  { ...EXACT, class: "per_location", ceiling: "limit x locations", accuracy: "per location: limit <= admitted <= limit x locations", algorithms: ["fixed_window"], max_quotas: 1, dimensions: "one", costs: false, charge_denied: false, idempotency: false },
 ];
 const NAMES = ["main", "other"];
 
@@ -121,13 +121,13 @@ function nameOfParts({ name, chargeDenied, groupAt, placeByKey, quotas, scopes }
 function capabilities(can) {
   const bits = (flags) => flags.reduce((bits, flag, place) => bits | (Number(flag) << place), 0);
   const numbers = [bits(ALGORITHMS.map((name) => can.algorithms.includes(name))), can.max_quotas, ["one", "grouped", "any"].indexOf(can.dimensions), bits([can.costs, can.charge_denied, can.idempotency]), can.round_trips, ["exact", "approximate", "per_location"].indexOf(can.class)];
-  return [Uint32Array.from(numbers), can.accuracy.split("<= admitted <= ").pop()];
+  return [Uint32Array.from(numbers), can.ceiling];
 }
 
 /** A limiter that answers by a script. */
 function limiterOf(store, can, script, { policy, leases }) {
   const name = nameOfParts(policy[PARTS]);
-  const accuracy = leases ? `approximate: limit - ${2 * leases.slice} x locations` : can.accuracy;
+  const held = leases ? 2 * leases.slice : can.held;
   const answered = (...asked) => {
     const answer = script.answer(...asked);
     return typeof answer === "string" ? { error: { kind: answer, message: `it is ${answer}` } } : { [NUMBERS]: answer };
@@ -138,7 +138,7 @@ function limiterOf(store, can, script, { policy, leases }) {
     return verdict;
   };
   return {
-    capabilities: { ...can, accuracy },
+    capabilities: { ...can, held },
     holdsSlots: false,
     limit: async (keys, { cost, now, idempotency }) => {
       const { error, ...verdict } = answered("check", store, name, keys, cost, now, idempotency?.token, idempotency?.ttlMs);

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
-use tidegate_core::{Check, Decision, Drift, Error, Key, Limiter, Load};
+use tidegate_core::{Ceiling, Check, Decision, Error, Key, Limiter, Load};
 use tidegate_spin::SpinKv;
 
 fn ceiling(limit: u64, in_flight: u64) -> u64 {
-    (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, quota: limit, in_flight, locations: 1 })
+    Ceiling::LastWriterWins.of(Load { limit, quota: limit, in_flight, locations: 1 })
 }
 
 /// The most requests that any interleaving admits from here on. `count` is the stored count. `held` has the counts read

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::{prop_assert_eq, proptest};
 use proptest::sample::select;
 use serde_json::json;
-use tidegate_core::{Accuracy, Drift, Floor, Millis};
+use tidegate_core::{Accuracy, Ceiling, Drift, Floor, Millis};
 use tidegate_guest_protocol::{Answer, Failure, Outcome};
 
 use super::{Judgement, Verdict, judge};
@@ -15,8 +15,7 @@ const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "qu
     "steps": [{ "at_ms": 0, "burst": 10, "key": "k" }] }"#;
 
 const APPROXIMATE: Accuracy = Accuracy::Approximate(Drift {
-    formula: "limit + in_flight / 2",
-    ceiling: |load| load.limit + load.in_flight / 2,
+    ceiling: Ceiling::Other { formula: "limit + in_flight / 2", of: |load| load.limit + load.in_flight / 2 },
     ..Drift::WITHIN_LIMIT
 });
 
@@ -491,7 +490,8 @@ fn admitted_max_does_not_apply_to_a_limiter_that_loses_racing_updates() {
     let known = r#"{ "at_ms": 0, "burst": 6, "key": "k", "expect": { "admitted": 4, "admitted_max": 4 } }"#;
     let known = steps(BUCKET, known);
     // Both stay within their own ceilings, which are six or more.
-    let late = Drift { formula: "limit x 2", ceiling: |load| load.limit * 2, ..Drift::WITHIN_LIMIT };
+    let late =
+        Drift { ceiling: Ceiling::Other { formula: "limit x 2", of: |load| load.limit * 2 }, ..Drift::WITHIN_LIMIT };
     let late = admitting(&Accuracy::Approximate(late), &known, &[5]);
     assert!(late.reasons[0].ends_with("expect.admitted_max: expected at most 4, found 5"), "{late:?}");
     let racing = admitting(&APPROXIMATE, &known, &[5]);

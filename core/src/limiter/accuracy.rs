@@ -30,27 +30,26 @@ impl Accuracy {
         }
     }
 
+    /// Its bounds.
+    const fn drift(&self) -> Drift {
+        match self {
+            Self::Exact => Drift::WITHIN_LIMIT,
+            Self::Approximate(drift) => *drift,
+            Self::PerLocation => Drift::PER_LOCATION,
+        }
+    }
+
     /// The same ceiling, without a least number of admissions.
     #[cfg(feature = "std")]
     pub(crate) const fn without_floor(self) -> Self {
-        let drift = match self {
-            Self::Exact => Drift::WITHIN_LIMIT,
-            Self::Approximate(drift) => drift,
-            Self::PerLocation => Drift::PER_LOCATION,
-        };
-        Self::Approximate(Drift { floor: Floor::NONE, ..drift })
+        Self::Approximate(Drift { floor: Floor::NONE, ..self.drift() })
     }
 
     /// Whether the ceiling is at most the limit at each location.
     #[cfg(feature = "std")]
-    pub(crate) fn is_within_limit_of_each_location(&self) -> bool {
-        match self {
-            Self::Exact | Self::PerLocation => true,
-            Self::Approximate(drift) => {
-                let known = [Drift::WITHIN_LIMIT.formula, Drift::PER_LOCATION.formula];
-                known.contains(&drift.formula) && drift.fallback_percent == 0
-            }
-        }
+    pub(crate) const fn is_within_limit_of_each_location(&self) -> bool {
+        let drift = self.drift();
+        matches!(drift.ceiling, Ceiling::Limit | Ceiling::PerLocation) && drift.fallback_percent == 0
     }
 
     /// The most that one quota admits under a load.
@@ -63,14 +62,9 @@ impl Accuracy {
     /// ```
     #[must_use]
     pub fn ceiling(&self, load: Load) -> u64 {
-        match self {
-            Self::Exact => load.limit,
-            Self::Approximate(drift) => {
-                let share = drift.fallback_share(load);
-                (drift.ceiling)(load).saturating_add(share.saturating_mul(load.locations))
-            }
-            Self::PerLocation => load.limit.saturating_mul(load.locations),
-        }
+        let drift = self.drift();
+        let share = drift.fallback_share(load);
+        drift.ceiling.of(load).saturating_add(share.saturating_mul(load.locations))
     }
 
     /// This limiter admits at least as much as an exact one with the returned limit, under a load; see [`Floor`].
@@ -84,47 +78,38 @@ impl Accuracy {
     /// ```
     #[must_use]
     pub const fn floor(&self, load: Load) -> u64 {
-        match self {
-            Self::Exact | Self::PerLocation => load.limit,
-            Self::Approximate(drift) => load.limit.saturating_sub(drift.floor.held.saturating_mul(load.locations)),
-        }
+        load.limit.saturating_sub(self.drift().floor.held.saturating_mul(load.locations))
     }
 }
 
 impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact => f.write_str("exact: admitted = limit"),
-            Self::Approximate(drift) => {
-                write!(f, "approximate: {} <= admitted <= {}", drift.floor, drift.formula)?;
-                match drift.fallback_percent {
-                    0 => Ok(()),
-                    percent => write!(f, " + max({percent} % x limit, 1) x locations"),
-                }
-            }
-            Self::PerLocation => f.write_str("per location: limit <= admitted <= limit x locations"),
+        let class = match self {
+            Self::Exact => return f.write_str("exact: admitted = limit"),
+            Self::Approximate(_) => "approximate",
+            Self::PerLocation => "per location",
+        };
+        let drift = self.drift();
+        write!(f, "{class}: {} <= admitted <= {}", drift.floor, drift.ceiling)?;
+        match drift.fallback_percent {
+            0 => Ok(()),
+            percent => write!(f, " + max({percent} % x limit, 1) x locations"),
         }
     }
 }
 
-/// The bounds of an approximate limiter. The ceiling is a formula, as code and as text.
+/// The bounds of an approximate limiter.
 ///
 /// ```
-/// use tidegate_core::{Accuracy, Drift, Floor, Load};
-/// let drift = Drift {
-///     formula: "limit x locations",
-///     ceiling: |load| load.limit.saturating_mul(load.locations),
-///     ..Drift::WITHIN_LIMIT
-/// };
-/// assert_eq!((drift.ceiling)(Load { limit: 10, quota: 10, in_flight: 50, locations: 3 }), 30);
+/// use tidegate_core::{Accuracy, Ceiling, Drift, Floor, Load};
+/// let drift = Drift { ceiling: Ceiling::PerLocation, ..Drift::WITHIN_LIMIT };
+/// assert_eq!(drift.ceiling.of(Load { limit: 10, quota: 10, in_flight: 50, locations: 3 }), 30);
 /// assert_eq!(Accuracy::Approximate(drift).to_string(), "approximate: limit <= admitted <= limit x locations");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Drift {
-    /// The ceiling as a formula of [`Load`]'s fields.
-    pub formula: &'static str,
-    /// The ceiling as a function.
-    pub ceiling: fn(Load) -> u64,
+    /// The most that is admitted.
+    pub ceiling: Ceiling,
     /// The least that is admitted, if enough is requested.
     pub floor: Floor,
     /// What each location admits beyond the ceiling while the store is down, in percent of the limit, but at least 1 of each quota:
@@ -150,20 +135,94 @@ impl Drift {
     }
 
     /// At most the limit, and no early denials.
-    pub const WITHIN_LIMIT: Self = Self {
-        formula: "limit",
-        ceiling: |load| load.limit,
-        floor: Floor::NOTHING_HELD,
-        fallback_percent: 0,
-        unseen: None,
-    };
+    pub const WITHIN_LIMIT: Self =
+        Self { ceiling: Ceiling::Limit, floor: Floor::NOTHING_HELD, fallback_percent: 0, unseen: None };
 
     /// At most the limit at each location, and no early denials.
-    pub const PER_LOCATION: Self = Self {
-        formula: "limit x locations",
-        ceiling: |load| load.limit.saturating_mul(load.locations.max(1)),
-        ..Self::WITHIN_LIMIT
-    };
+    pub const PER_LOCATION: Self = Self { ceiling: Ceiling::PerLocation, ..Self::WITHIN_LIMIT };
+}
+
+/// The most that an approximate limiter admits. Displays as a formula of [`Load`]'s fields.
+///
+/// ```
+/// use tidegate_core::{Ceiling, Load};
+/// let load = Load { limit: 2, quota: 2, in_flight: 2, locations: 3 };
+/// assert_eq!((Ceiling::Limit.of(load), Ceiling::PerLocation.of(load), Ceiling::LastWriterWins.of(load)), (2, 6, 5));
+/// let twice = Ceiling::Other { formula: "2 x limit", of: |load| load.limit.saturating_mul(2) };
+/// assert_eq!((twice.of(load), twice.to_string().as_str()), (4, "2 x limit"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Ceiling {
+    /// The limit.
+    Limit,
+    /// The limit at each location.
+    PerLocation,
+    /// What a store admits in which the last writer wins. With a limit `L` and `n` requests in flight, that is at most
+    /// `(n + L)! / (n! L!) - 1`.
+    ///
+    /// A request that read a low count may write last and lower the count again, so the store forgets what was admitted
+    /// meanwhile. Only the `n` requests in flight at the first write can have read 0. Each of them can lower the count to 1,
+    /// after which up to `n` requests read 1, and so on up to `L`. An exhaustive search of small cases reaches this bound
+    /// (`adapters/spin/tests/drift.rs`).
+    ///
+    /// With one request at a time, the bound is the limit. With a limit of 1, it is `n`. If the store is quiet between bursts,
+    /// each burst that admits a request raises the count, and the bound is `limit x in_flight`. If a store shows writes
+    /// late, a request is in flight until its write is visible.
+    LastWriterWins,
+    /// Another bound, of a limiter that Tidegate does not know.
+    Other {
+        /// The bound for people.
+        formula: &'static str,
+        /// The bound.
+        of: fn(Load) -> u64,
+    },
+}
+
+impl Ceiling {
+    /// Those with a name of their own.
+    pub const KNOWN: [Self; 3] = [Self::Limit, Self::PerLocation, Self::LastWriterWins];
+
+    /// The most that is admitted under a load.
+    #[must_use]
+    pub fn of(&self, load: Load) -> u64 {
+        match self {
+            Self::Limit => load.limit,
+            Self::PerLocation => load.limit.saturating_mul(load.locations),
+            Self::LastWriterWins => last_writer_wins(load),
+            Self::Other { of, .. } => of(load),
+        }
+    }
+
+    /// The ceiling as a formula of [`Load`]'s fields.
+    #[must_use]
+    pub const fn formula(&self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::PerLocation => "limit x locations",
+            Self::LastWriterWins => "(in_flight + limit)! / (in_flight! x limit!) - 1",
+            Self::Other { formula, .. } => formula,
+        }
+    }
+}
+
+impl fmt::Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.formula())
+    }
+}
+
+fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
+    let (few, many) = if limit < in_flight { (limit, in_flight) } else { (in_flight, limit) };
+    let mut chosen: u128 = 1;
+    for nth in 1..=u128::from(few) {
+        // The division is exact: the dividend is a product of `nth` consecutive numbers.
+        chosen = chosen * (u128::from(many) + nth) / nth;
+        if chosen > u128::from(u64::MAX) {
+            return u64::MAX;
+        }
+    }
+    u64::try_from(chosen - 1).unwrap_or(u64::MAX)
 }
 
 /// The least that an approximate limiter admits. By every instant, it has admitted as many requests as an exact limiter with

@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use super::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use crate::limiter::{Capabilities, Drift, Load, MaybeSend, MaybeSync};
+use crate::limiter::{Capabilities, Ceiling, Drift, MaybeSend, MaybeSync};
 use crate::{Error, Millis};
 
 /// A store with get and put, in which the last writer wins. A limiter over it is approximate. Its drift is
@@ -33,41 +33,8 @@ pub trait BestEffort: MaybeSend + MaybeSync {
 }
 
 impl Drift {
-    /// The drift of a store in which the last writer wins. With a limit `L` and `n` requests in flight, it admits at most
-    /// `(n + L)! / (n! L!) - 1`.
-    ///
-    /// A request that read a low count may write last and lower the count again, so the store forgets what was admitted
-    /// meanwhile. Only the `n` requests in flight at the first write can have read 0. Each of them can lower the count to 1,
-    /// after which up to `n` requests read 1, and so on up to `L`. An exhaustive search of small cases reaches this bound
-    /// (`adapters/spin/tests/drift.rs`).
-    ///
-    /// With one request at a time, the bound is the limit. With a limit of 1, it is `n`. If the store is quiet between bursts,
-    /// each burst that admits a request raises the count, and the bound is `limit x in_flight`. If a store shows writes
-    /// late, a request is in flight until its write is visible.
-    ///
-    /// ```
-    /// use tidegate_core::{Drift, Load};
-    /// let load = Load { limit: 2, quota: 2, in_flight: 2, locations: 1 };
-    /// assert_eq!((Drift::LAST_WRITER_WINS.ceiling)(load), 5);
-    /// ```
-    pub const LAST_WRITER_WINS: Self = Self {
-        formula: "(in_flight + limit)! / (in_flight! x limit!) - 1",
-        ceiling: last_writer_wins,
-        ..Self::WITHIN_LIMIT
-    };
-}
-
-fn last_writer_wins(Load { limit, in_flight, .. }: Load) -> u64 {
-    let (few, many) = if limit < in_flight { (limit, in_flight) } else { (in_flight, limit) };
-    let mut chosen: u128 = 1;
-    for nth in 1..=u128::from(few) {
-        // The division is exact: the dividend is a product of `nth` consecutive numbers.
-        chosen = chosen * (u128::from(many) + nth) / nth;
-        if chosen > u128::from(u64::MAX) {
-            return u64::MAX;
-        }
-    }
-    u64::try_from(chosen - 1).unwrap_or(u64::MAX)
+    /// The drift of a store in which the last writer wins: at most [`Ceiling::LastWriterWins`], and no early denials.
+    pub const LAST_WRITER_WINS: Self = Self { ceiling: Ceiling::LastWriterWins, ..Self::WITHIN_LIMIT };
 }
 
 /// A [`Limiter`](crate::Limiter) over a [`BestEffort`] store. A decision takes one get, and one put if it charges. A denial

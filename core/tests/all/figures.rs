@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use tidegate_core::algorithm::{Algorithm, FixedWindow, SlidingLog, SlidingState, SlidingWindow, Step};
-use tidegate_core::{Drift, Load, Millis, UnixMillis};
+use tidegate_core::{Ceiling, Load, Millis, UnixMillis};
 
 fn admitted<A: Algorithm>(rule: &A, state: &mut A::State, at_ms: u64, requests: u64) -> u64 {
     let admits = |_: &u64| matches!(rule.step(state, UnixMillis::new(at_ms), 1), Step::Admitted { .. });
@@ -161,8 +161,7 @@ fn around_the_limit_the_two_counter_window_rarely_misjudges_a_request() {
 /// `in_flight` writers that overwrite each other, and `limit` admissions: a binomial coefficient, less one.
 #[test]
 fn the_ceiling_of_last_writer_wins_is_a_binomial_coefficient() {
-    let ceiling =
-        |limit, in_flight| (Drift::LAST_WRITER_WINS.ceiling)(Load { limit, quota: limit, in_flight, locations: 1 });
+    let ceiling = |limit, in_flight| Ceiling::LastWriterWins.of(Load { limit, quota: limit, in_flight, locations: 1 });
     assert_eq!([ceiling(1, 1), ceiling(10, 1), ceiling(1, 10)], [1, 10, 10]);
     assert_eq!([ceiling(3, 5), ceiling(5, 3), ceiling(20, 20)], [55, 55, 137_846_528_819]);
     assert_eq!([ceiling(1_000, 1_000), ceiling(u64::MAX, 1)], [u64::MAX; 2]);

@@ -49,7 +49,7 @@ proptest! {
                     units += cost;
                     let limit = quota.rule().maximum(at, edge.now());
                     let load = Load { limit, quota: limit, in_flight: step.burst, locations: isolates as u64 };
-                    prop_assert!(units <= (DRIFT.ceiling)(load), "{units} from {at} on, of {load:?}");
+                    prop_assert!(units <= DRIFT.ceiling.of(load), "{units} from {at} on, of {load:?}");
                 }
             }
         }

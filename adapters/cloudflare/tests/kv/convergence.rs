@@ -34,7 +34,7 @@ fn isolates_that_see_each_others_writes_stay_near_the_limit() {
     for (isolates, gap_ms, most) in [(2, 200, 330), (4, 400, 360), (8, 800, 420), (2, 100, 400), (8, 100, 2_400)] {
         let mut edge = Edge::new(isolates, isolates, Faults { throttles: true, ..Faults::default() });
         let admitted = admitted(&mut edge, &policy, 60, gap_ms);
-        let ceiling = (DRIFT.ceiling)(Load { limit: 300, quota: 300, in_flight: 1, locations: isolates as u64 });
+        let ceiling = DRIFT.ceiling.of(Load { limit: 300, quota: 300, in_flight: 1, locations: isolates as u64 });
         println!("fixed_window 300/60 s, {isolates} isolates, each every {gap_ms} ms: {admitted}, ceiling {ceiling}");
         assert!((300..=most).contains(&admitted), "{isolates} isolates: {admitted}");
     }

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use tidegate_core::internal::numbers;
 use tidegate_core::lending::Terms;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle,
+    Accuracy, Capabilities, Ceiling, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy,
+    Refund, Settle,
 };
 
 use super::policies::Policies;
@@ -117,11 +118,10 @@ pub(super) fn capabilities(numbers: &[u32], formula: &str) -> Capabilities {
     let known = Capabilities::EXACT.algorithms.iter().enumerate();
     let algorithms: Vec<&str> =
         known.filter(|(place, _)| algorithms >> place & 1 == 1).map(|(_, name)| *name).collect();
-    let drift = match formula {
-        "limit" => Drift::WITHIN_LIMIT,
-        // Nothing computes the bound of a store here.
-        _ => Drift { formula: formula.to_string().leak(), ceiling: |_| u64::MAX, ..Drift::WITHIN_LIMIT },
-    };
+    let known = Ceiling::KNOWN.into_iter().find(|ceiling| ceiling.formula() == formula);
+    // Nothing computes the bound of a store here.
+    let other = || Ceiling::Other { formula: formula.to_string().leak(), of: |_| u64::MAX };
+    let drift = Drift { ceiling: known.unwrap_or_else(other), ..Drift::WITHIN_LIMIT };
     Capabilities::EXACT
         .accuracy(match accuracy {
             0 => Accuracy::Exact,

@@ -7,7 +7,11 @@ import type { Rule } from "./rules/rule.js";
 /** What a store supports, and how exact it is. */
 export type Capabilities = {
   readonly class: "exact" | "approximate" | "per_location";
-  /** How many requests it admits, beside the limit. */
+  /** The most that it admits: `limit`, or `limit x locations`. */
+  readonly ceiling: string;
+  /** The units that each location may hold unspent, so that others are denied early. */
+  readonly held: number;
+  /** Both bounds, for people. */
   readonly accuracy: string;
   readonly algorithms: readonly string[];
   readonly max_quotas: number;
@@ -28,6 +32,8 @@ export const COUNTING = ["fixed_window", "sliding_window", "sliding_log", "token
 /** Those of a store that decides each request in one step. */
 export const EXACT: Capabilities = {
   class: "exact",
+  ceiling: "limit",
+  held: 0,
   accuracy: "exact: admitted = limit",
   algorithms: [...COUNTING, "concurrency", "penalty"],
   max_quotas: 8,
@@ -45,6 +51,8 @@ export const EXACT: Capabilities = {
 /** Those of a platform's own limiter, which counts one fixed window at each location. */
 export const NATIVE: Capabilities = {
   class: "per_location",
+  ceiling: "limit x locations",
+  held: 0,
   accuracy: "per location: limit <= admitted <= limit x locations",
   algorithms: ["fixed_window"],
   max_quotas: 1,
@@ -62,8 +70,9 @@ export const NATIVE: Capabilities = {
 /** Those of a limiter that borrows at most `slice` units from such a store: loans may be unused, and a refund would also give back what is lent. */
 export function lends(store: Capabilities, { slice, lifetimeMs }: { slice: number; lifetimeMs: number }): Capabilities {
   if (slice === 0) return store;
-  const accuracy = `approximate: limit - ${2 * slice} x locations (in the first ${lifetimeMs} ms) <= admitted <= limit`;
-  return { ...store, class: "approximate", accuracy, refund: false };
+  const held = 2 * slice;
+  const accuracy = `approximate: limit - ${held} x locations (in the first ${lifetimeMs} ms) <= admitted <= limit`;
+  return { ...store, class: "approximate", held, accuracy, refund: false };
 }
 
 /** Throws if a store cannot count by a policy. */

@@ -139,7 +139,7 @@ export class OwnStore implements Asked {
       if (TidegateError.from(cause).field !== "leases") throw cause;
       throw new TidegateError("unsupported", refused, "leases", { cause });
     }
-    if (!limiter.capabilities.accuracy.includes(`limit - ${2 * slice} x locations`)) throw new TidegateError("unsupported", refused, "leases");
+    if (limiter.capabilities.held !== 2 * slice) throw new TidegateError("unsupported", refused, "leases");
     return limiter;
   }
 }

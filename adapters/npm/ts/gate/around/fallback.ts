@@ -39,7 +39,7 @@ export class Fallback implements Asked {
   /** Throws if the backup may admit more than the limit at each location, because no bound would hold. */
   constructor(store: Asked, backup: Asked, { percent, atMostMs }: { readonly percent: number; readonly atMostMs: number }) {
     const can = backup.capabilities;
-    if (can.class === "approximate" && !WITHIN_LIMIT.includes(can.accuracy.split(" <= admitted <= ").pop()!)) {
+    if (!WITHIN_LIMIT.includes(can.ceiling)) {
       throw TidegateError.from(["unsupported", `backup: its accuracy is "${can.accuracy}"; use one of at most the limit x locations`]);
     }
     this.#store = store;

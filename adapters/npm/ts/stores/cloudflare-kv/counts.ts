@@ -11,6 +11,7 @@ import { type Asked, Isolate } from "./isolate.js";
 export const SHARED: Capabilities = {
   ...EXACT,
   class: "approximate",
+  ceiling: "limit x locations",
   accuracy: "approximate: limit <= admitted <= limit x locations",
   algorithms: ["fixed_window", "sliding_window", "token_bucket"],
   dimensions: "one",
