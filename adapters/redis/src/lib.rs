@@ -31,6 +31,7 @@ mod refusal;
 #[cfg(feature = "rest")]
 mod rest;
 mod script;
+mod scripts;
 #[cfg_attr(
     not(any(feature = "resp", feature = "rest")),
     expect(dead_code, reason = "only our transports have a deadline")

@@ -7,7 +7,7 @@ use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, 
 
 use crate::answered::answered;
 use crate::call::Call;
-use crate::script::Script;
+use crate::scripts::{Carrier, Command, Scripts};
 use crate::settings::Clock;
 
 /// A connection to a Redis server, on hosts that bring their own Redis client.
@@ -93,42 +93,41 @@ impl<C: Connection> RedisOver<C> {
         AtomicLimiter::new(self)
     }
 
-    /// Sends one `EVALSHA`. If the server does not know the script, one `EVAL` follows, which also stores the script. If the
-    /// script has no answer, the same follows with the one that takes every call.
-    async fn run(&self, call: &Call<'_>, mut script: Script) -> Result<Applied, Error> {
-        let send = async |script, name: &str, text: &str| {
-            let mut words = vec![text.to_owned()];
-            call.words(script, |word| words.push(word.to_owned()));
-            self.connection.send(name, words).await
-        };
-        loop {
-            let mut answer = send(script, "EVALSHA", script.sha1(false)).await?;
-            if matches!(&answer, Answer::Error { code, .. } if code == "NOSCRIPT") {
-                answer = send(script, "EVAL", &script.text(false)).await?;
-            }
-            match answer {
-                Answer::Text(bytes) => match call.answer(script, &bytes)? {
-                    Some(applied) => return Ok(applied),
-                    None => script = Script::Lending,
-                },
-                other => return Err(unexpected(&other, &call.keys[0])),
-            }
+    fn scripts(&self) -> Scripts {
+        Scripts::new(self.clock, self.min_ttl, false)
+    }
+}
+
+impl<C: Connection> Carrier for RedisOver<C> {
+    type Begun = ();
+
+    async fn begin(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn send(&self, (): &(), call: &Call<'_>, command: Command<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let mut words = vec![command.text.to_owned()];
+        call.words(command.script, |word| words.push(word.to_owned()));
+        match self.connection.send(command.name, words).await? {
+            Answer::Text(bytes) => Ok(Some(bytes)),
+            Answer::Error { code, .. } if code == "NOSCRIPT" => Ok(None),
+            other => Err(unexpected(&other, &call.keys[0])),
         }
     }
 }
 
+/// It lends nothing: such hosts run an instance for each request, and a loan would be lost with it.
 impl<C: Connection> Atomic for RedisOver<C> {
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.clock, self.min_ttl)?;
-        self.run(&call, call.script()).await
+        self.scripts().apply(self, operation).await
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.run(&Call::reset(policy, keys)?, Script::Lending).await.map(drop)
+        self.scripts().delete(self, policy, keys).await
     }
 }
 

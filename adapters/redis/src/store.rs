@@ -1,10 +1,10 @@
 //! The store: the command of each operation, and the meaning of its answer.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
-use tidegate_core::lending::{Answer, Question, Terms, can_lend};
+use tidegate_core::lending::{Answer, Question, Terms};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
 
@@ -16,7 +16,9 @@ use crate::deadline::Deadline;
 use crate::error;
 use crate::explain::Explanation;
 use crate::names::state_keys;
+use crate::overload::Start;
 use crate::script::Script;
+use crate::scripts::{Carrier, Command, Scripts};
 
 /// A limiter on Redis: exact at any concurrency, in one round trip.
 pub type RedisLimiter = AtomicLimiter<Redis>;
@@ -39,9 +41,8 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 pub struct Redis {
     config: Config,
     links: Links,
+    scripts: Scripts,
     loaded: Loaded,
-    /// Whether borrowers ask: then plain checks probably find loans.
-    lends: AtomicBool,
 }
 
 /// Where the short script has run, by the key's hash: in a cluster, that is a node. A call for any other key sends the script. It is
@@ -72,7 +73,8 @@ impl Redis {
     /// # Errors
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self { links: Links::new(&config)?, config, loaded: Loaded::default(), lends: AtomicBool::new(false) })
+        let scripts = Scripts::new(config.clock, config.min_ttl, false);
+        Ok(Self { links: Links::new(&config)?, config, scripts, loaded: Loaded::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -103,7 +105,7 @@ impl Redis {
     /// # Errors
     /// Any error that keeps the server from answering.
     pub async fn ping(&self) -> Result<(), Error> {
-        match self.send(&redis::cmd("PING")).await? {
+        match self.command(&redis::cmd("PING")).await? {
             Value::SimpleString(_) | Value::Okay => Ok(()),
             Value::ServerError(error) => Err(refused(&error, "")),
             other => Err(self.nonsense(&other)),
@@ -124,15 +126,15 @@ impl Redis {
 
     /// Sends a command. An error that the server returns is an error of the call.
     async fn ask(&self, command: &Cmd, key: &str) -> Result<Value, Error> {
-        match self.send(command).await? {
+        match self.command(command).await? {
             Value::ServerError(error) => Err(refused(&error, key)),
             value => Ok(value),
         }
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, Error> {
-        let start = self.links.begin().await?;
-        self.links.send(command, start, self.deadline()).await
+    async fn command(&self, command: &Cmd) -> Result<Value, Error> {
+        let (start, deadline) = self.begin().await?;
+        self.links.send(command, start, deadline).await
     }
 
     fn deadline(&self) -> Deadline {
@@ -145,39 +147,34 @@ impl Redis {
     }
 }
 
-impl Redis {
-    /// Sends one `EVALSHA`, or the short script itself where it has not run before. If the server does not have the script, sends one
-    /// `EVAL`, which also loads it. If the script has no answer to read, does the same with the one that takes every call.
-    async fn run<T>(
-        &self,
-        call: &Call<'_>,
-        mut script: Script,
-        read: impl Fn(Script, &[u8]) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
+impl Carrier for Redis {
+    type Begun = (Start, Deadline);
+
+    async fn begin(&self) -> Result<Self::Begun, Error> {
         let start = self.links.begin().await?;
-        let deadline = self.deadline();
-        loop {
-            let whole = || command(call, script, "EVAL", &script.text(false));
-            let is_loaded = script != Script::Plain || self.loaded.has(call);
-            let first = if is_loaded { command(call, script, "EVALSHA", script.sha1(false)) } else { whole() };
-            let mut answer = self.links.send(&first, start, deadline).await?;
-            if let Value::ServerError(error) = &answer
-                && error.kind() == Some(ServerErrorKind::NoScript)
-            {
-                answer = self.links.send(&whole(), start, deadline).await?;
-            }
-            if !is_loaded && matches!(answer, Value::BulkString(_)) {
-                self.loaded.add(call);
-            }
-            match answer {
-                Value::BulkString(bytes) => match read(script, &bytes)? {
-                    Some(answer) => return Ok(answer),
-                    None => script = Script::Lending,
-                },
-                Value::ServerError(error) => return Err(refused(&error, &call.keys[0])),
-                other => return Err(self.nonsense(&other)),
-            }
+        Ok((start, self.deadline()))
+    }
+
+    async fn send(
+        &self,
+        (start, deadline): &Self::Begun,
+        call: &Call<'_>,
+        command: Command<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match self.links.send(&words(call, command), *start, *deadline).await? {
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => Ok(None),
+            Value::ServerError(error) => Err(refused(&error, &call.keys[0])),
+            other => Err(self.nonsense(&other)),
         }
+    }
+
+    fn has(&self, script: Script, call: &Call<'_>) -> bool {
+        script != Script::Plain || self.loaded.has(call)
+    }
+
+    fn ran(&self, _: Script, call: &Call<'_>) {
+        self.loaded.add(call);
     }
 }
 
@@ -189,23 +186,15 @@ impl Atomic for Redis {
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
-        let script = call.script_where(self.lends.load(Ordering::Relaxed));
-        self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
+        self.scripts.apply(self, operation).await
     }
 
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        if !can_lend(check.policy) {
-            return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
-        }
-        self.lends.store(true, Ordering::Relaxed);
-        let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
-        self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
+        self.scripts.lend(self, check, question).await
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let call = Call::reset(policy, keys)?;
-        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
+        self.scripts.delete(self, policy, keys).await
     }
 }
 
@@ -219,7 +208,7 @@ fn refused(error: &ServerError, key: &str) -> Error {
     answered(error.code(), error.details().unwrap_or_default(), key)
 }
 
-fn command(call: &Call<'_>, script: Script, name: &str, text: &str) -> Cmd {
+fn words(call: &Call<'_>, Command { name, text, script }: Command<'_>) -> Cmd {
     let count = 2 + call.word_count(script);
     let mut command = Cmd::with_capacity(count, text.len() + 2 * call.keys[0].len() + 16 * count);
     command.arg(name).arg(text);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::lending::{self, Question, Terms, can_lend};
+use tidegate_core::lending::{Answer, Question, Terms};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
 use tidegate_core::{Capabilities, Check, Error, Keys, Policy};
 
@@ -17,6 +17,7 @@ use crate::answered::refused;
 use crate::call::Call;
 use crate::overload::{Progress, Start};
 use crate::script::{Script, batch_script};
+use crate::scripts::{Carrier, Command, Scripts};
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
 #[cfg(not(target_arch = "wasm32"))]
@@ -40,10 +41,9 @@ pub struct Rest<T> {
     config: RestConfig,
     transport: T,
     progress: Progress,
-    /// Whether the database has run each [`Script`] before, so that its SHA-1 suffices.
+    scripts: Scripts,
+    /// Whether the database has run each [`Script`]. Until then, it is sent: the first decision must not take twice as long as others.
     has_script: [AtomicBool; 3],
-    /// Whether borrowers ask: then plain checks probably find loans.
-    lends: AtomicBool,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -65,13 +65,8 @@ impl<T: Transport> Rest<T> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self {
-            config,
-            transport,
-            progress: Progress::default(),
-            has_script: Default::default(),
-            lends: AtomicBool::new(false),
-        })
+        let scripts = Scripts::new(config.clock, config.min_ttl, config.locks_keys());
+        Ok(Self { config, transport, progress: Progress::default(), scripts, has_script: Default::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -103,15 +98,11 @@ impl<T: Transport> Rest<T> {
     /// # Errors
     /// Any error that keeps the database from answering.
     pub async fn ping(&self) -> Result<(), Error> {
-        let start = self.progress.start();
-        match self.ask(json::command(|word| word("PING")), start, &self.deadline()).await? {
+        let (start, deadline) = self.begin().await?;
+        match self.ask(json::command(|word| word("PING")), start, &deadline).await? {
             Reply::Text(text) if text == "PONG" => Ok(()),
             other => Err(self.not_what_was_asked_for(other, "")),
         }
-    }
-
-    fn deadline(&self) -> T::Deadline {
-        self.transport.deadline(self.config.deadline)
     }
 
     /// Sends a command of a call, once. If the endpoint has answered the call or another one since the start, it is not down.
@@ -129,55 +120,6 @@ impl<T: Transport> Rest<T> {
         }
     }
 
-    /// Sends one `EVALSHA`. If the database does not have the script, or until it has answered once, sends one `EVAL`, which also
-    /// loads it: the first decision must not take twice as long as others. If the script has no answer to read, does the same with the
-    /// one that takes every call.
-    async fn run<R>(
-        &self,
-        call: &Call<'_>,
-        mut script: Script,
-        read: impl Fn(Script, &[u8]) -> Result<Option<R>, Error>,
-    ) -> Result<R, Error> {
-        let (start, deadline) = (self.progress.start(), self.deadline());
-        loop {
-            match self.run_once(call, script, start, &deadline).await? {
-                Reply::Text(text) => match read(script, text.as_bytes())? {
-                    Some(answer) => return Ok(answer),
-                    None => script = Script::Lending,
-                },
-                other => return Err(self.not_what_was_asked_for(other, &call.keys[0])),
-            }
-        }
-    }
-
-    async fn run_once(
-        &self,
-        call: &Call<'_>,
-        script: Script,
-        start: Start,
-        deadline: &T::Deadline,
-    ) -> Result<Reply, Error> {
-        let (has_script, key_locking) = (&self.has_script[script as usize], self.config.locks_keys());
-        let command = |name, text: &str| {
-            json::command(|word| {
-                word(name);
-                word(text);
-                call.words(script, word);
-            })
-        };
-        if has_script.load(Ordering::Relaxed) {
-            let reply = self.ask(command("EVALSHA", script.sha1(key_locking)), start, deadline).await?;
-            if !matches!(&reply, Reply::Error(text) if text.starts_with("NOSCRIPT")) {
-                return Ok(reply);
-            }
-        }
-        let reply = self.ask(command("EVAL", &script.text(key_locking)), start, deadline).await?;
-        if matches!(reply, Reply::Text(_)) {
-            has_script.store(true, Ordering::Relaxed);
-        }
-        Ok(reply)
-    }
-
     /// The endpoint's text, shortened and without the token, for an error message.
     fn shown(&self, text: &str) -> String {
         let token = &self.config.token;
@@ -193,29 +135,55 @@ impl<T: Transport> Rest<T> {
     }
 }
 
+impl<T: Transport> Carrier for Rest<T> {
+    type Begun = (Start, T::Deadline);
+
+    async fn begin(&self) -> Result<Self::Begun, Error> {
+        Ok((self.progress.start(), self.transport.deadline(self.config.deadline)))
+    }
+
+    async fn send(
+        &self,
+        (start, deadline): &Self::Begun,
+        call: &Call<'_>,
+        Command { name, text, script }: Command<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let command = json::command(|word| {
+            word(name);
+            word(text);
+            call.words(script, word);
+        });
+        match self.ask(command, *start, deadline).await? {
+            Reply::Text(text) => Ok(Some(text.into_bytes())),
+            Reply::Error(text) if text.starts_with("NOSCRIPT") => Ok(None),
+            other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
+        }
+    }
+
+    fn has(&self, script: Script, _: &Call<'_>) -> bool {
+        self.has_script[script as usize].load(Ordering::Relaxed)
+    }
+
+    fn ran(&self, script: Script, _: &Call<'_>) {
+        self.has_script[script as usize].store(true, Ordering::Relaxed);
+    }
+}
+
 impl<T: Transport> Atomic for Rest<T> {
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT.lends(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let call = Call::new(operation, self.config.clock, self.config.min_ttl)?;
-        let script = call.script_where(self.lends.load(Ordering::Relaxed));
-        self.run(&call, script, |script, bytes| call.answer(script, bytes)).await
+        self.scripts.apply(self, operation).await
     }
 
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<lending::Answer, Error> {
-        if !can_lend(check.policy) {
-            return Ok(self.apply(Operation::Check(check)).await?.decision(&check)?.into());
-        }
-        self.lends.store(true, Ordering::Relaxed);
-        let call = Call::lend(check, question, self.config.clock, self.config.min_ttl)?;
-        self.run(&call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
+    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+        self.scripts.lend(self, check, question).await
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let call = Call::reset(policy, keys)?;
-        self.run(&call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
+        self.scripts.delete(self, policy, keys).await
     }
 }
 
