@@ -247,7 +247,7 @@ async fn the_error_for_a_class_without_sqlite_names_new_sqlite_classes() -> Resu
     let host = start(&["--without=SQLite"]).await?;
     let (kind, message) = failure(&Asked::check("do", "k", 2).of(&bases(&host)[0]).await?)?;
     assert_eq!(kind, "refused", "{message}");
-    assert!(message.contains("to `new_sqlite_classes`"), "{message}");
+    assert!(message.contains("\"new_sqlite_classes\": [\"TidegateObject\"]"), "{message}");
     host.stop().await;
     Ok(())
 }

@@ -281,3 +281,42 @@ async fn away_from_a_minutes_end() {
         tokio::time::sleep(left).await;
     }
 }
+
+/// As wrangler starts a Worker whose `durable_objects` are misspelt, whose class is in no `migrations`, or is there under another name.
+#[tokio::test]
+async fn an_absent_object_is_a_line_of_the_log_at_the_first_request_that_says_what_to_write() -> Result<()> {
+    let migrations = r#""migrations": [{ "tag": "v1", "new_sqlite_classes": [""#;
+    for (args, says) in [
+        (
+            "--without=TIDEGATE",
+            "tidegate: durable object: no namespace is bound as TIDEGATE; in wrangler.jsonc, write ",
+        ),
+        (
+            "--without=SQLite",
+            "tidegate: the rule \"POST /login\": the limiter failed (refused); the class that wrangler.jsonc ",
+        ),
+        (
+            "--class=Missing",
+            "tidegate: the store \"objects\" does not answer (timeout), and on_failure of each rule decides; no object ",
+        ),
+    ] {
+        let host = Host::start_app("adapters/cloudflare/examples/worker", &[args.into()]).await?;
+        let (before, base) = (host.log()?.len(), host.addresses().next().unwrap_or_default().to_owned());
+        let status = Sender::new().send("POST", &format!("{base}/login"), HeaderMap::new(), b"").await?;
+        assert_eq!(status, 503, "{args}");
+        // The log passes through a pipe.
+        let mut line = None;
+        for _ in 0..3_000 {
+            let log = host.log()?.split_off(before);
+            line = log.lines().find(|line| line.starts_with("tidegate")).map(ToOwned::to_owned);
+            if line.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let line = line.ok_or_else(|| format!("{args}: the log has no line"))?;
+        assert!(line.starts_with(says) && line.contains(migrations), "{args}: {line}");
+        host.stop().await;
+    }
+    Ok(())
+}

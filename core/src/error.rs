@@ -114,6 +114,7 @@ struct Failure {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    advice: Option<&'static str>,
 }
 
 impl Error {
@@ -125,7 +126,7 @@ impl Error {
 
     #[cold]
     fn of(kind: ErrorKind, message: Cow<'static, str>) -> Self {
-        Self(Box::new(Failure { kind, message, source: None }))
+        Self(Box::new(Failure { kind, message, source: None, advice: None }))
     }
 
     /// Sets the error that caused this one.
@@ -133,6 +134,26 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// Sets what the operator must change, which the message says, too. It is a fixed text, so a log may have it where the message may
+    /// contain what a store or a client has written.
+    ///
+    /// ```
+    /// use tidegate_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Refused, "no bucket: …").with_advice("create the bucket with `app setup`");
+    /// assert_eq!(error.advice(), Some("create the bucket with `app setup`"));
+    /// ```
+    #[must_use]
+    pub fn with_advice(mut self, advice: &'static str) -> Self {
+        self.0.advice = Some(advice);
+        self
+    }
+
+    /// What the operator must change, if that is known.
+    #[must_use]
+    pub const fn advice(&self) -> Option<&'static str> {
+        self.0.advice
     }
 
     /// The kind of the error.

@@ -431,7 +431,7 @@ impl<'s> Gate<'s> {
 
     fn failed_at(&self, now: UnixMillis, rule: &str, on_failure: OnFailure, error: Error) -> Verdict {
         let kind = error.kind();
-        self.notices.failed(rule, kind, now);
+        self.notices.failed(rule, &error, now);
         if let Some(events) = &self.events {
             events.refused(now, rule, Outcome::FailedClosed, Some(kind));
         }
@@ -523,7 +523,7 @@ impl<'s> Gate<'s> {
         let verdict = match state.asked[*store].limiter.check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => {
-                self.notices.failed(&pending.rule, error.kind(), now);
+                self.notices.failed(&pending.rule, &error, now);
                 Verdict::failed(*on_failure, error)
             }
         };

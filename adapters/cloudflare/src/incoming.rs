@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
 use tidegate_core::internal::begin;
-use tidegate_core::{ResponseFields, UnixMillis};
+use tidegate_core::{Error, Rejection, ResponseFields, UnixMillis};
 use worker::{Context, Date, Delay, Request, Response, console_error};
 
 /// Decides on a request. The inner `Err` has the response to send in place of the Worker's.
@@ -89,11 +89,23 @@ pub async fn outcome(verdict: Verdict) -> worker::Result<Result<Pass, Response>>
             }
             Ok(Ok(pass))
         }
-        Verdict::Refuse(refusal) => {
-            let (status, fields, body) = refusal.into_rejection().into_parts();
-            with_fields(Response::error(body, status)?, &fields).map(Err)
-        }
+        Verdict::Refuse(refusal) => rejected(refusal.into_rejection()).map(Err),
     }
+}
+
+/// The response while there is no gate, because a binding is missing for example: a 503, whatever the rules say. The error, which says what
+/// to write, goes to the log.
+///
+/// # Errors
+/// The platform cannot make the response.
+pub fn unavailable(error: &Error) -> worker::Result<Response> {
+    console_error!("tidegate: {error}");
+    rejected(Rejection::unavailable(error.kind()))
+}
+
+fn rejected(rejection: Rejection) -> worker::Result<Response> {
+    let (status, fields, body) = rejection.into_parts();
+    with_fields(Response::error(body, status)?, &fields)
 }
 
 /// Adds the fields of a [pass](Pass::fields) to a response, in place of those of the same names.

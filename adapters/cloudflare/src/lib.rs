@@ -17,7 +17,7 @@ mod per_isolate;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use analytics::AnalyticsSink;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
-pub use incoming::{Incoming, after, check, outcome, with_fields};
+pub use incoming::{Incoming, after, check, outcome, unavailable, with_fields};
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use per_isolate::PerIsolate;
 pub use tidegate_core::prelude::*;

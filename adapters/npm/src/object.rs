@@ -75,7 +75,8 @@ impl Limit {
     }
 
     /// Leaves the error of a call without an answer, for which a text of this length is the reason. `how` has the bits 1, 2 and 4 for the
-    /// properties `overloaded`, `retryable` and `remote` of what was thrown, and 8 if the namespace did not take the call.
+    /// properties `overloaded`, `retryable` and `remote` of what was thrown, 8 if the namespace did not take the call, and 16 if no object has
+    /// answered yet.
     pub fn failed(&self, how: u32, length: usize) -> i32 {
         let is = |bit: u32| how & bit != 0;
         leave_error(&with_text(length, |message| {
@@ -85,7 +86,7 @@ impl Limit {
                 return Error::new(ErrorKind::Refused, what);
             }
             let message = message.to_owned();
-            Thrown { message, overloaded: is(1), retryable: is(2), remote: is(4) }.into()
+            Thrown { message, overloaded: is(1), retryable: is(2), remote: is(4), is_first: is(16) }.into()
         }))
     }
 

@@ -60,11 +60,11 @@ const OBJECT = { durableObjects: { TIDEGATE: { className: "TidegateObject", useS
 const counted = (statuses) => statuses.reduce((all, status) => ({ ...all, [status]: (all[status] ?? 0) + 1 }), {});
 
 /** A Worker with one limit, which tells its error instead of a body. */
-const limited = (module, options, more = "") => `
+const limited = (module, options, more = "", onError = "onError: () => {}") => `
 import { env } from "cloudflare:workers";
 import { Tidegate } from "${module}";
 ${more}
-const tidegate = new Tidegate({ ${options}, onError: () => {} });
+const tidegate = new Tidegate({ ${options}, ${onError} });
 export default {
   async fetch(request) {
     const verdict = await tidegate.check(request);
@@ -118,16 +118,13 @@ export default {
   assert.deepEqual(JSON.parse(body), [[70, 1], [88, 2], [88, 2], [100, 2]]);
 });
 
-test("a wrong object, a wrong binding and no binding are named, and let nobody through", async () => {
+test("a wrong object and no binding are named, and let nobody through", async () => {
   const stranger = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "hello"; } }`;
   const older = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "400 invalid: the call is of another version of tidegate-cloudflare-do; deploy the same one"; } }`;
   const objects = `namespace: env.TIDEGATE, failMode: "open", ${policy}`;
-  const plain = { durableObjects: { TIDEGATE: { className: "TidegateObject" } } };
   const cases = [
     ["@tidegate/edge/cloudflare", objects, stranger, OBJECT, "corrupt", /unexpected answer "500 hello".*check that the bound class/],
     ["@tidegate/edge/cloudflare", objects, older, OBJECT, "invalid", /another version/],
-    ["@tidegate/edge/cloudflare", objects, exported, plain, "refused", /SQL is not enabled|storage/i],
-    ["@tidegate/edge/cloudflare", objects, exported, {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "durable_objects"/],
     ["@tidegate/edge/cloudflare-kv", `namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["60 burst, 1 / d"] }`, "", {}, "refused", /namespace: missing; bind one: in wrangler.jsonc, write "kv_namespaces"/],
     ["@tidegate/edge/cloudflare-ratelimit", `binding: env.LIMITER, failMode: "open", policy: { name: "api", quotas: [{ fixedWindow: { limit: 9, windowMs: 10_000 } }] }`, "", {}, "refused", /binding: missing/],
   ];
@@ -139,6 +136,30 @@ test("a wrong object, a wrong binding and no binding are named, and let nobody t
     assert.match(error.message, message);
   }
 });
+
+// As wrangler starts a Worker whose `durable_objects` are misspelt, whose class is in no `migrations`, or is there under another name.
+for (const [what, bindings, status, kind, message] of [
+  ["binding", {}, 503, "refused", /^namespace: missing; bind one: in wrangler.jsonc, write "durable_objects": .*"name": "TIDEGATE", "class_name": "TidegateObject"/],
+  ["migration", { durableObjects: { TIDEGATE: { className: "TidegateObject" } } }, 503, "refused", /^durable object: its class has no SQLite storage; /],
+  ["class", { durableObjects: { TIDEGATE: { className: "Missing", useSQLite: true } } }, 299, "timeout", /no object has answered yet; if none ever does, .*exported by the Worker's main module/],
+]) {
+  test(`a missing ${what} of Durable Objects is a line of the log at the first request that says what to write`, async () => {
+    const lines = [];
+    const log = { structuredWorkerdLogs: true, handleStructuredLogs: ({ message }) => void lines.push(message) };
+    const options = `namespace: env.TIDEGATE, failMode: "open", ${policy}`;
+    const { ask } = await worker(limited("@tidegate/edge/cloudflare", options, exported, ""), { ...bindings, ...log });
+    const answer = await ask("/");
+    const error = JSON.parse(answer.body);
+    assert.deepEqual([answer.status, error.kind], [status, kind], answer.body);
+    assert.match(error.message, message);
+    assert.match(error.message, /"migrations": \[\{ "tag": "v1", "new_sqlite_classes": \["TidegateObject"\] \}\]/);
+    const told = () => lines.filter((line) => line.startsWith("tidegate: "));
+    // What a Worker logs passes through a pipe.
+    for (let tries = 0; told().length === 0 && tries < 1_000; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+    assert.equal(told().length, 1, String(lines));
+    assert.ok(told()[0].includes(error.message), told()[0]);
+  });
+}
 
 test("a binding of the wrong kind is an error at construction", async () => {
   const wrong = `

@@ -1026,11 +1026,11 @@ describe("Durable Objects", () => {
       ...["internal error; reference = 0", "a transient issue", "no route", "", "x".repeat(300)],
     ];
     for (const message of says) {
-      for (let how = 0; how < 8; how++) {
-        const error = { message, overloaded: (how & 1) > 0, retryable: (how & 2) > 0, remote: (how & 4) > 0 };
-        const { kind, message: shown } = tried(() => rust.failed(how, message));
-        assert.deepEqual(lost(error), [kind, shown]);
-        assert.deepEqual(tried(() => own.stubs.threw({}, error)), { kind, message: shown });
+      for (let how = 0; how < 16; how++) {
+        const [isFirst, error] = [how > 7, { message, overloaded: (how & 1) > 0, retryable: (how & 2) > 0, remote: (how & 4) > 0 }];
+        const { kind, message: shown } = tried(() => rust.failed((how % 8) + (isFirst ? 16 : 0), message));
+        assert.deepEqual(lost(error, isFirst), [kind, shown]);
+        if (isFirst) assert.deepEqual(tried(() => own.stubs.threw({}, error)), { kind, message: shown });
       }
     }
     assert.equal(tried(() => own.stubs.threw({}, undefined)).kind, "refused");
@@ -1050,6 +1050,7 @@ describe("Durable Objects", () => {
     const texts = [
       ...["", "200", "200 Hello", "0103", "Hello", "700 x", "99999 x", " x", "0400", "04", "04ff00", "400 invalid: no: not this", "hello there"],
       ...["500 corrupt: é\nx", "x refused: y", "500 misconfigured: x", "500 corrupt x", "400 invalid:x", "200 invalid: x", "+200 invalid: x"],
+      "500 refused: change `new_classes` to `new_sqlite_classes`",
       "5".repeat(300),
       ...["0400000000000102", "0403", answer, lent, `${answer}0`, `${answer}zz`, `${answer}00`],
     ];

@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::LogLimit;
-use crate::{ErrorKind, Millis, UnixMillis};
+use crate::{Error, ErrorKind, Millis, UnixMillis};
 
 /// A line for the log: a store has gone down or is back, or a check has failed for another reason. A gate gives it to one
 /// [verdict](super::Verdict::notice), and whoever sends the response writes it.
 ///
 /// A store that goes down is one notice, and so is its return. Of other failures, there is at most one a second for each kind of error.
-/// It has no key and no address, and nothing that a store or a client has written.
+/// It has no key and no address, and nothing that a store or a client has written. Of an error it has the kind and the
+/// [advice](Error::advice).
 ///
 /// ```
 /// use tidegate_core::ErrorKind;
 /// use tidegate_core::gate::Notice;
-/// let down = Notice::Down { store: "main".into(), error: ErrorKind::Timeout, replaced: Some("memory".into()) };
+/// let (error, replaced) = (ErrorKind::Timeout, Some("memory".into()));
+/// let down = Notice::Down { store: "main".into(), error, replaced, advice: None };
 /// assert_eq!(down.to_string(), "the store \"main\" does not answer (timeout), and \"memory\" decides in its place");
 /// assert!(down.is_failure());
 /// ```
@@ -32,6 +34,8 @@ pub enum Notice {
         error: ErrorKind,
         /// The name of the store that decides in its place, by the table `stores`. `None` if the rules' `on_failure` decides.
         replaced: Option<Box<str>>,
+        /// What the operator must change, if the store knows it.
+        advice: Option<&'static str>,
     },
     /// It answers again.
     Up {
@@ -50,6 +54,8 @@ pub enum Notice {
         error: ErrorKind,
         /// How many of this kind were not told since the last one.
         suppressed: u64,
+        /// What the operator must change, if the store knows it.
+        advice: Option<&'static str>,
     },
 }
 
@@ -64,14 +70,14 @@ impl Notice {
     #[cfg(feature = "tracing")]
     pub fn log(&self) {
         match self {
-            Self::Down { store, error, replaced } => {
-                tracing::warn!(target: "tidegate", %store, error = error.name(), replaced = replaced.as_deref(), "the store does not answer");
+            Self::Down { store, error, replaced, advice } => {
+                tracing::warn!(target: "tidegate", %store, error = error.name(), replaced = replaced.as_deref(), advice, "the store does not answer");
             }
             Self::Up { store, after, failures } => {
                 tracing::info!(target: "tidegate", %store, down_ms = after.get(), failures, "the store answers again");
             }
-            Self::Failed { rule, error, suppressed } => {
-                tracing::warn!(target: "tidegate", %rule, error = error.name(), suppressed, "rate limiter failed");
+            Self::Failed { rule, error, suppressed, advice } => {
+                tracing::warn!(target: "tidegate", %rule, error = error.name(), suppressed, advice, "rate limiter failed");
             }
         }
     }
@@ -81,24 +87,30 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down { store, error, replaced: Some(other) } => {
+            Self::Down { store, error, replaced: Some(other), .. } => {
                 write!(f, "the store \"{store}\" does not answer ({error}), and \"{other}\" decides in its place")
             }
-            Self::Down { store, error, replaced: None } => {
+            Self::Down { store, error, replaced: None, .. } => {
                 write!(f, "the store \"{store}\" does not answer ({error}), and on_failure of each rule decides")
             }
             Self::Up { store, after, failures } => {
                 write!(f, "the store \"{store}\" answers again after {after}, in which {failures} of its calls failed")
             }
-            Self::Failed { rule, error, suppressed: 0 } => {
+            Self::Failed { rule, error, suppressed: 0, .. } => {
                 write!(f, "the rule \"{rule}\": the limiter failed ({error})")
             }
-            Self::Failed { rule, error, suppressed } => {
+            Self::Failed { rule, error, suppressed, .. } => {
                 write!(
                     f,
                     "the rule \"{rule}\": the limiter failed ({error}), and {suppressed} times since the last line"
                 )
             }
+        }?;
+        match self {
+            Self::Down { advice: Some(advice), .. } | Self::Failed { advice: Some(advice), .. } => {
+                write!(f, "; {advice}")
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -129,20 +141,22 @@ impl Notices {
     }
 
     /// A check has failed. A [failure of a store](ErrorKind::is_store_failure) is told by that store.
-    pub(super) fn failed(&self, rule: &str, error: ErrorKind, now: UnixMillis) {
-        if error.is_store_failure() {
+    pub(super) fn failed(&self, rule: &str, error: &Error, now: UnixMillis) {
+        let (kind, advice) = (error.kind(), error.advice());
+        if kind.is_store_failure() {
             return;
         }
-        if let Some(suppressed) = self.limit.admit(error, now) {
-            self.add(Notice::Failed { rule: rule.into(), error, suppressed });
+        if let Some(suppressed) = self.limit.admit(kind, now) {
+            self.add(Notice::Failed { rule: rule.into(), error: kind, suppressed, advice });
         }
     }
 
     /// A store does not answer. Returns whether that is told now.
-    pub(super) fn down(&self, store: &str, error: ErrorKind, now: UnixMillis) -> bool {
-        let is_told = self.limit.admit(error, now).is_some();
+    pub(super) fn down(&self, store: &str, error: &Error, now: UnixMillis) -> bool {
+        let (kind, advice) = (error.kind(), error.advice());
+        let is_told = self.limit.admit(kind, now).is_some();
         if is_told {
-            self.add(Notice::Down { store: store.into(), error, replaced: None });
+            self.add(Notice::Down { store: store.into(), error: kind, replaced: None, advice });
         }
         is_told
     }

@@ -12,6 +12,7 @@ use tidegate_core::{
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+const ADVICE: &str = "open the port of the store";
 const SECRET: &str = "redis://user:hunter2@10.0.0.7";
 
 /// A store that fails on demand, and says what must not be in a log.
@@ -28,7 +29,8 @@ impl Store {
 
     fn up(&self) -> Result<(), Error> {
         let fails = *self.fails.lock().unwrap();
-        fails.map_or(Ok(()), |kind| Err(Error::new(kind, format!("cannot reach {SECRET}")).with_source(SECRET)))
+        let failed = |kind| Error::new(kind, format!("cannot reach {SECRET}")).with_source(SECRET).with_advice(ADVICE);
+        fails.map_or(Ok(()), |kind| Err(failed(kind)))
     }
 }
 
@@ -98,8 +100,9 @@ fn a_store_that_goes_down_is_one_notice_and_so_is_its_return_in_each_outage() {
         let kinds: Vec<_> = told
             .iter()
             .map(|notice| match notice {
-                Notice::Down { store, error, replaced: other } => {
-                    assert_eq!((&**store, other.as_deref()), ("main", replaced));
+                Notice::Down { store, error, replaced: other, advice } => {
+                    assert_eq!((&**store, other.as_deref(), *advice), ("main", replaced, Some(ADVICE)));
+                    assert!(notice.to_string().ends_with(&format!("; {ADVICE}")), "{notice}");
                     Some(*error)
                 }
                 Notice::Up { store, after, failures } => {
@@ -144,7 +147,10 @@ fn a_store_that_is_asked_first_goes_down_in_no_silence() {
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare)).unwrap();
     near.fails(ErrorKind::Timeout);
     let told = notices(&gate, 0..50);
-    assert_eq!(told, [Notice::Down { store: "near".into(), error: ErrorKind::Timeout, replaced: None }]);
+    assert_eq!(
+        told,
+        [Notice::Down { store: "near".into(), error: ErrorKind::Timeout, replaced: None, advice: Some(ADVICE) }]
+    );
     near.fails(None);
     assert!(matches!(&notices(&gate, 50..60)[..], [Notice::Up { .. }]));
 }
@@ -156,9 +162,14 @@ fn other_failures_are_told_once_a_second_for_each_kind_also_those_of_the_applica
     for kind in ErrorKind::ALL.into_iter().filter(|kind| !kind.is_store_failure()) {
         main.fails(kind);
         let told = notices(&gate, 0..25);
-        let expected = [0, 9, 9].map(|suppressed| Notice::Failed { rule: "all".into(), error: kind, suppressed });
+        let expected = [0, 9, 9].map(|suppressed| Notice::Failed {
+            rule: "all".into(),
+            error: kind,
+            suppressed,
+            advice: Some(ADVICE),
+        });
         assert_eq!(told, expected);
-        assert!(!told[1].to_string().contains("hunter2"));
+        assert!(!told[1].to_string().contains("hunter2") && told[1].to_string().ends_with(ADVICE), "{}", told[1]);
     }
     main.fails(None);
     let headers = [("cf-connecting-ip", "192.0.2.1")];

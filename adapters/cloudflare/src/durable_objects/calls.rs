@@ -22,7 +22,12 @@ pub(crate) enum Outcome {
         objects_answer: bool,
     },
     /// The call threw.
-    Threw(JsValue),
+    Threw {
+        /// What.
+        error: JsValue,
+        /// Whether no object has answered this isolate yet.
+        is_first: bool,
+    },
 }
 
 pub(crate) type Settled = Closure<dyn Fn(f64, JsValue, bool)>;
@@ -110,7 +115,7 @@ fn settle(call: f64, value: JsValue, threw: bool) {
         let waiting = calls.find(call).filter(|waiting| waiting.outcome.is_none())?;
         waiting.outcome = Some(match reply {
             Some(reply) => Outcome::Answered(reply),
-            None if threw => Outcome::Threw(value),
+            None if threw => Outcome::Threw { error: value, is_first: answers == 0 },
             None => Outcome::Late { objects_answer: waiting.answers != answers },
         });
         waiting.waker.take()

@@ -8,7 +8,7 @@ use worker::{Env, ObjectNamespace};
 
 use crate::durable_objects::calls::{Asked, Outcome, Settled};
 use crate::durable_objects::config::Config;
-use crate::durable_objects::error::{Thrown, late};
+use crate::durable_objects::error::{self, Thrown, late};
 use crate::durable_objects::store::{Address, DurableObjects, Namespace};
 use crate::durable_objects::wire::Reply;
 
@@ -39,7 +39,7 @@ impl DurableObjects<ObjectNamespace> {
         let property = |of: &JsValue, name: &str| Reflect::get(of, &JsValue::from_str(name)).unwrap_or_default();
         let namespace = property(env.as_ref(), name);
         if !property(&namespace, "getByName").is_function() {
-            return Err(missing(name));
+            return Err(error::missing(name));
         }
         Ok(Self::with_config(namespace.unchecked_into(), config))
     }
@@ -56,22 +56,16 @@ impl Namespace for ObjectNamespace {
         match asked.map_err(|error| not_sent(&error.into()))?.await {
             Outcome::Answered(reply) => Ok(reply),
             Outcome::Late { objects_answer } => Err(late(deadline, objects_answer)),
-            Outcome::Threw(error) => Err(thrown(error).into()),
+            Outcome::Threw { error, is_first } => Err(thrown(error, is_first).into()),
         }
     }
 }
 
-fn missing(name: &str) -> Error {
-    let message =
-        format!("durable object: no namespace is bound as {name}; add it to durable_objects in wrangler.jsonc");
-    Error::new(ErrorKind::Invalid, message)
-}
-
 /// A JavaScript error, with the properties that the platform adds to its own.
-fn thrown(error: JsValue) -> Thrown {
+fn thrown(error: JsValue, is_first: bool) -> Thrown {
     let is = |property: &str| Reflect::get(&error, &JsValue::from_str(property)).is_ok_and(|it| it.is_truthy());
     let (overloaded, retryable, remote) = (is("overloaded"), is("retryable"), is("remote"));
-    Thrown { message: worker::Error::from(error).to_string(), overloaded, retryable, remote }
+    Thrown { message: worker::Error::from(error).to_string(), overloaded, retryable, remote, is_first }
 }
 
 /// An error before the call was sent.

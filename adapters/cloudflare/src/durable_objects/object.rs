@@ -41,7 +41,7 @@ struct Inner {
 }
 
 impl Object {
-    /// An object over its SQLite storage. Declare the class in `exports` with `"storage": "sqlite"`.
+    /// An object over its SQLite storage. Declare the class in `new_sqlite_classes` of `migrations`.
     #[must_use]
     pub fn new(state: State) -> Self {
         Self(Rc::new(Inner { state, counter: RefCell::new(None) }))

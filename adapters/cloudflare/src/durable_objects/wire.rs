@@ -286,11 +286,9 @@ impl Reply {
             return decode(&self.body, policy);
         }
         let text = str::from_utf8(&self.body).unwrap_or_default();
-        let known = text
-            .split_once(':')
-            .and_then(|(name, message)| Some((kind_of(name)?, message.strip_prefix(' ')?.to_owned())));
+        let known = text.split_once(':').and_then(|(name, message)| Some((kind_of(name)?, message.strip_prefix(' ')?)));
         let (kind, message) = known.ok_or_else(|| error::not_an_answer(&format!("{} {text}", self.status)))?;
-        Err(Error::new(kind, message))
+        Err(error::answered(kind, message))
     }
 }
 

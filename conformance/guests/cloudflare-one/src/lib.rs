@@ -3,7 +3,8 @@
 
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects};
 use tidegate_cloudflare::{
-    ClientIpSource, Error, Gate, Millis, OnFailure, PerIsolate, Platform, Policy, Quota, Rules, check, with_fields,
+    ClientIpSource, Error, Gate, Millis, OnFailure, PerIsolate, Platform, Policy, Quota, Rules, check, unavailable,
+    with_fields,
 };
 use worker::{Context, Env, Request, Response, event};
 
@@ -12,7 +13,10 @@ tidegate_cloudflare::durable_object!(Tidegate);
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> worker::Result<Response> {
     static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
-    let gate = GATE.get_or_make(|| gate(&env)).map_err(|error| error.to_string())?;
+    let gate = match GATE.get_or_make(|| gate(&env)) {
+        Ok(gate) => gate,
+        Err(error) => return unavailable(&error),
+    };
     match check(gate, &request).await? {
         Ok(pass) => with_fields(Response::ok("allowed\n")?, &pass.fields()),
         Err(refused) => Ok(refused),

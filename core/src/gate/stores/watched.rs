@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::notice::Notices;
-use crate::{Decision, ErasedLimiter, Error, ErrorKind, Origin, UnixMillis};
+use crate::{Decision, ErasedLimiter, Error, Origin, UnixMillis};
 
 /// A store of a gate. An outage begins with a failed call and ends with an answer, whatever is around the store.
 pub(in crate::gate) struct Watched<'s> {
@@ -55,7 +55,7 @@ impl<'s> Watched<'s> {
     ) -> Result<T, Error> {
         let answered = call.await;
         match &answered {
-            Err(error) if error.kind().is_store_failure() => self.failed(error.kind(), now),
+            Err(error) if error.kind().is_store_failure() => self.failed(error, now),
             Ok(answer) if answer.is_of_the_store() => self.answered(now),
             _ => {}
         }
@@ -66,7 +66,7 @@ impl<'s> Watched<'s> {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, error: ErrorKind, now: UnixMillis) {
+    fn failed(&self, error: &Error, now: UnixMillis) {
         let mut outage = self.outage();
         if outage.is_none() {
             self.is_down.store(true, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use tidegate_cloudflare::kv::{self, SharedKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_cloudflare::{
     AnalyticsSink, ClientIpSource, ErasedLimiter, Error, Events, Fallback, Gate, Millis, PerIsolate, Platform, after,
-    check, with_fields,
+    check, unavailable, with_fields,
 };
 use tidegate_rules::rules;
 use worker::{Context, Env, Request, Response, event};
@@ -24,7 +24,10 @@ tidegate_cloudflare::durable_object!(Tidegate);
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
     static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
-    let gate = GATE.get_or_make(|| gate(&env)).map_err(|error| error.to_string())?;
+    let gate = match GATE.get_or_make(|| gate(&env)) {
+        Ok(gate) => gate,
+        Err(error) => return unavailable(&error),
+    };
     let outcome = check(gate, &request).await?;
     after(gate, &context);
     match outcome {

@@ -49,7 +49,7 @@ export class Tidegate extends Limiter {
   constructor(options: ObjectOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
     const namespace = fields.get("namespace") as Objects | undefined;
-    const right = `"durable_objects": { "bindings": [{ "name": "TIDEGATE", "class_name": "TidegateObject" }] }`;
+    const right = `"durable_objects": { "bindings": [{ "name": "TIDEGATE", "class_name": "TidegateObject" }] } and "migrations": [{ "tag": "v1", "new_sqlite_classes": ["TidegateObject"] }]`;
     if (namespace !== undefined && typeof namespace.getByName !== "function") {
       throw invalid("namespace", `not a namespace of Durable Objects; in wrangler.jsonc, write ${right}`);
     }

@@ -35,6 +35,8 @@ export class Stubs extends Asking<Words> {
   readonly #options: StubOptions;
   /** Those of the policy, as calls have them. */
   readonly #quotas: string;
+  /** Whether an object has answered. */
+  #hasAnswered = false;
 
   constructor(core: Core, namespace: Objects, hint: object | undefined, options: StubOptions) {
     super(core, options);
@@ -63,13 +65,14 @@ export class Stubs extends Asking<Words> {
 
   protected override read(question: Question, answer: unknown): undefined {
     const { loan } = question.noted as Asked<Words>;
+    this.#hasAnswered = true;
     const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, this.core.policy);
     if (loan) this.lent(question, loan, read);
     else this.core.decision = read.decision;
   }
 
   protected override failed(_question: Question, thrown: unknown): never {
-    throw lost(Object(thrown) as Record<string, unknown>);
+    throw lost(Object(thrown) as Record<string, unknown>, !this.#hasAnswered);
   }
 }
 

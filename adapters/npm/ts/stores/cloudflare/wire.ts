@@ -6,6 +6,7 @@ import { Policy, type ReadyQuota } from "../../core/policy.js";
 import { anyRule } from "../../core/rules/make.js";
 import * as asked from "../../question.js";
 import { decisionOf, longs, numberOf, put, Reader, writtenDecision } from "../../core/codec.js";
+import { answered } from "./errors.js";
 
 // Calls of an object and their answers: see `wire.rs` of `tidegate-cloudflare`.
 
@@ -261,7 +262,7 @@ export function readAnswer(text: string, { quotas }: Policy): LoanAnswer {
 /** The error of an object, or that a text is none. */
 function thrownBy(text: string): unknown {
   const [, kind, message] = ERROR.exec(text) ?? [];
-  return kind ? [kind, message] : notAnAnswer(text);
+  return kind ? answered(kind, message!) : notAnAnswer(text);
 }
 
 function notAnAnswer(text: string): unknown {
