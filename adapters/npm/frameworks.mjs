@@ -19,7 +19,7 @@ generated request targets (STEPS, SEED): each that runs a route must be charged 
 
 The versions are locked: those of the app's package.json, and of what they need in turn the newest before ${LOCKED}. With --newest, they are
 the newest of the same major versions. An app that then fails is tried again without the package. If it fails at the same step, and not with the
-locked versions, it is unavailable: a new version of another package broke it, and the end says which ones are new.
+locked versions, it is unavailable: a new version of another package broke it, and the end says with which it last worked.
 
 Exit codes: 0 all pass or are unavailable, 1 one fails or none passes, 2 the command line is wrong.
 

@@ -30,12 +30,15 @@ export function installedIn(folder) {
   return Object.fromEntries(Object.entries(packages).map(([place, { version }]) => [place.replace("node_modules/", ""), version]));
 }
 
-/** What differs between two of them, in words: the app's own dependencies, or, if these are the same, what they need in turn. */
+/**
+ * What differs between two of them, in words: the app's own dependencies, or, if these are the same, what they need in turn. If nothing is
+ * installed now, it is the app's own.
+ */
 export function differences(worked, now, manifest) {
-  const names = KINDS.flatMap((kind) => Object.keys(manifest[kind] ?? {}));
+  const own = KINDS.flatMap((kind) => Object.keys(manifest[kind] ?? {})).filter((name) => worked[name] !== undefined);
   const changed = Object.keys(worked).filter((place) => now[place] !== undefined && now[place] !== worked[place]);
-  const own = changed.filter((place) => names.includes(place));
-  const shown = (own.length > 0 ? own : changed).map((place) => `${place} ${worked[place]} (now ${now[place]})`);
-  if (shown.length === 0) return "the locked versions";
+  const changedOwn = changed.filter((place) => own.includes(place));
+  const told = [changedOwn, changed, own].find((places) => places.length > 0) ?? [];
+  const shown = told.map((place) => `${place} ${worked[place]}${now[place] === undefined ? "" : ` (now ${now[place]})`}`);
   return shown.length > 8 ? `${shown.slice(0, 8).join(", ")} and ${shown.length - 8} others` : shown.join(", ");
 }

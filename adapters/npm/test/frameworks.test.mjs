@@ -78,7 +78,7 @@ describe("which version last worked", () => {
     const worked = { nuxt: "4.5.2", vite: "8.3.8", rolldown: "1.2.0", "nuxt/node_modules/vite": "8.3.8", gone: "1.0.0" };
     assert.equal(differences(worked, { ...worked, vite: "8.4.0", rolldown: "1.3.0", gone: undefined }, manifest), "vite 8.3.8 (now 8.4.0)");
     assert.equal(differences(worked, { ...worked, rolldown: "1.3.0" }, manifest), "rolldown 1.2.0 (now 1.3.0)");
-    assert.equal(differences(worked, {}, manifest), "the locked versions");
+    assert.equal(differences(worked, {}, manifest), "nuxt 4.5.2, vite 8.3.8", "nothing is installed now");
   });
 
   test("is no list without an end", () => {
