@@ -58,10 +58,12 @@ impl Limit {
         let algorithms = can.algorithms.join(r#"",""#);
         leave_text(&format!(
             concat!(
-                r#"{{"class":"{}","accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
+                r#"{{"class":"{}","ceiling":"{}","held":{},"accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
                 r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
+            can.accuracy.drift().ceiling,
+            can.accuracy.drift().floor.held,
             can.accuracy,
             algorithms,
             can.max_quotas,

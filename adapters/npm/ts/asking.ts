@@ -1,4 +1,3 @@
-import { type Store, WAITED } from "./calls.js";
 import type { Core } from "./core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
@@ -7,6 +6,7 @@ import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
+import { type Store, WAITED } from "./store.js";
 import { Waiters } from "./waiters.js";
 import { KEY_LEN_MAX, Words } from "./words.js";
 

@@ -1,7 +1,7 @@
-import type { Store } from "./calls.js";
 import type { Core } from "./core.js";
 import { type Bounds, Denials } from "./denials.js";
 import { CHECK, type Question, SETTLE } from "./question.js";
+import type { Store } from "./store.js";
 
 /**
  * Denies a key that was denied before without asking the store, until its wait is over. It does what core's `DenyCache` does, to which

@@ -1,11 +1,11 @@
 // What stores with conditional writes share.
 
-import { kindOfLoss, said, type Store } from "./calls.js";
 import type { Core } from "./core.js";
 import { type Capabilities, COUNTING, EXACT } from "./core/capabilities.js";
 import { bytesOf, hexOf, statesOf, written } from "./core/codec.js";
 import { copied, type Decision, decide, expiresAfter, peek, refund, unused, verify } from "./core/decide.js";
 import { CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
+import { kindOfLoss, said, type Store } from "./store.js";
 
 /** A value that was read, and its version. Without a version, a write would overwrite whatever is there. */
 export interface Found {

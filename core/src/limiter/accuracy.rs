@@ -30,8 +30,14 @@ impl Accuracy {
         }
     }
 
-    /// Its bounds.
-    const fn drift(&self) -> Drift {
+    /// Both bounds.
+    ///
+    /// ```
+    /// use tidegate_core::Accuracy;
+    /// assert_eq!(Accuracy::PerLocation.drift().ceiling.to_string(), "limit x locations");
+    /// ```
+    #[must_use]
+    pub const fn drift(&self) -> Drift {
         match self {
             Self::Exact => Drift::WITHIN_LIMIT,
             Self::Approximate(drift) => *drift,

@@ -1,11 +1,17 @@
-import { said, type Store } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
 import { MAX_INSTANT } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
 import { PEEK, type Question } from "../../question.js";
-import type { Kv } from "./index.js";
+import { said, type Store } from "../../store.js";
 import { type Asked, Isolate } from "./isolate.js";
+
+/** The part of a `KVNamespace` that is used. */
+export interface Kv {
+  get(key: string, options: { type: "arrayBuffer"; cacheTtl: number }): Promise<ArrayBuffer | null>;
+  put(key: string, value: ArrayBuffer, options: { expirationTtl: number }): Promise<void>;
+  delete(key: string): Promise<void>;
+}
 
 /** What isolates support that share their counts through Workers KV. */
 export const SHARED: Capabilities = {

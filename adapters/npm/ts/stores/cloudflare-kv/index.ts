@@ -5,16 +5,10 @@ import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { Counts, SHARED } from "./counts.js";
+import { Counts, type Kv, SHARED } from "./counts.js";
 
 export * from "../../exports.js";
-
-/** The part of a `KVNamespace` that is used. */
-export interface Kv {
-  get(key: string, options: { type: "arrayBuffer"; cacheTtl: number }): Promise<ArrayBuffer | null>;
-  put(key: string, value: ArrayBuffer, options: { expirationTtl: number }): Promise<void>;
-  delete(key: string): Promise<void>;
-}
+export type { Kv } from "./counts.js";
 
 /** The options of a limiter on Workers KV. */
 export interface KvOptions extends Omit<Options, "platform"> {

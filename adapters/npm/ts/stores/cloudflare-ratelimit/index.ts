@@ -1,4 +1,4 @@
-import { calls, said, type Store } from "../../calls.js";
+import { calls } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { NATIVE } from "../../core/capabilities.js";
 import type { ReadyQuota } from "../../core/policy.js";
@@ -10,6 +10,7 @@ import { Limiter } from "../../limiter.js";
 import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../numbers.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import type { Question } from "../../question.js";
+import { said, type Store } from "../../store.js";
 
 export * from "../../exports.js";
 

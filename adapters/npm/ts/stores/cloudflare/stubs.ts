@@ -1,10 +1,10 @@
 import { type Asked, Asking } from "../../asking.js";
-import { said } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
+import { said } from "../../store.js";
 import { lost } from "./errors.js";
 import { readAnswer, type WireOptions, writtenCall, writtenQuotas } from "./wire.js";
 

@@ -1,6 +1,6 @@
+import { kindOfLoss } from "../../store.js";
 // What the answers mean that no script gives: see `answered.rs` and `rest/error.rs` of `tidegate-redis`.
 
-import { kindOfLoss } from "../../calls.js";
 
 /** An error in the form of `TidegateError.from`. */
 export type Thrown = [kind: string, message: string];

@@ -1,4 +1,4 @@
-import { calls, said } from "../../calls.js";
+import { calls } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
@@ -8,6 +8,7 @@ import { type LeaseOptions, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import type { Question } from "../../question.js";
+import { said } from "../../store.js";
 import { lost } from "./errors.js";
 import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 

@@ -1,6 +1,6 @@
-import { said } from "../../calls.js";
 import type { Core } from "../../core.js";
 import type { Question } from "../../question.js";
+import { said } from "../../store.js";
 import { lost, status } from "../redis/errors.js";
 import { type Command, type ScriptOptions, Scripts } from "../redis/scripts.js";
 import { Batches, type Said } from "./batches.js";
