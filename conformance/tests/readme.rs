@@ -100,6 +100,34 @@ fn the_versions_of_rust_and_of_node_are_those_of_the_manifests() -> Result<()> {
     Ok(())
 }
 
+/// wrangler before 4.164 ignores `exports`, which replaces `migrations`.
+#[test]
+fn what_binds_a_durable_object_declares_it_for_each_wrangler_and_pages_say_which_node_it_takes() -> Result<()> {
+    let listed = Command::new("git").current_dir(root()).args(["ls-files", "*.md", "*wrangler.json*"]).output()?;
+    let (mut bindings, mut installations) = (0, 0);
+    for file in String::from_utf8(listed.stdout)?.lines() {
+        let text = fs::read_to_string(root().join(file))?;
+        let configurations: Vec<_> =
+            if file.ends_with(".md") { blocks(&text, &["jsonc"]).collect() } else { vec![&text] };
+        for configuration in configurations.into_iter().filter(|text| text.contains("\"class_name\"")) {
+            assert!(
+                configuration.contains("\"migrations\": [{ \"tag\": \"v1\", \"new_sqlite_classes\": ["),
+                "{file}:\n{configuration}"
+            );
+            bindings += 1;
+        }
+        if blocks(&text, &["sh"]).any(|commands| commands.contains("npm install") && commands.contains("wrangler")) {
+            assert!(
+                text.contains("Node.js 20") && text.contains("Node.js 22.12"),
+                "{file} says not which Node.js wrangler takes"
+            );
+            installations += 1;
+        }
+    }
+    assert!(bindings >= 8 && installations >= 3, "{bindings} bindings, {installations} installations");
+    Ok(())
+}
+
 /// What a command of cargo prints. An error if it fails.
 fn cargo(workspace: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(env!("CARGO"));

@@ -137,6 +137,11 @@ impl<'a> Session<'a> {
     fn start(&mut self, script: &str) -> Result<(), String> {
         (self.tell)(&format!("{}: {}", self.page.name, script.lines().next().unwrap_or_default()));
         let script = self.with_free_ports(script);
+        // The reader has ended the server that it replaces.
+        if self.open_ports().iter().any(|port| script.contains(&port.to_string())) {
+            self.stop();
+            self.wait_while(|ports| !ports.is_empty());
+        }
         let open_before = self.open_ports();
         let (log, ended) = (self.log(self.servers.len()), self.place.join("ended"));
         let out = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -148,14 +153,27 @@ impl<'a> Session<'a> {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         self.servers.push(shell.spawn().map_err(|error| format!("timeout: {error}"))?);
-        let began = Instant::now();
-        while self.open_ports() == open_before {
-            if ended.exists() || began.elapsed().as_secs() > PATIENCE_SECS {
-                return Err(format!("{script}listens on no port of the page\n{}", self.what_servers_said()));
-            }
-            thread::sleep(Duration::from_millis(50));
+        self.wait_while(|ports| ports == open_before && !ended.exists());
+        if self.open_ports() == open_before {
+            return Err(format!("{script}listens on no port of the page\n{}", self.what_servers_said()));
         }
         Ok(())
+    }
+
+    /// Waits for the ports of the page, but not for ever.
+    fn wait_while(&self, is_early: impl Fn(Vec<u16>) -> bool) {
+        let began = Instant::now();
+        while is_early(self.open_ports()) && began.elapsed().as_secs() <= PATIENCE_SECS {
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends all servers.
+    fn stop(&mut self) {
+        for server in &mut self.servers {
+            drop(server.stdin.take());
+            _ = server.wait();
+        }
     }
 
     fn log(&self, server: usize) -> PathBuf {
@@ -210,9 +228,6 @@ fn tail(said: &str) -> String {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        for server in &mut self.servers {
-            drop(server.stdin.take());
-            _ = server.wait();
-        }
+        self.stop();
     }
 }
