@@ -1,7 +1,7 @@
 //! A gate in front of an app.
 
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use fastly::{Request, Response};
 use pollster::block_on;
@@ -59,14 +59,10 @@ impl<'a> Incoming<'a> {
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(self.0.get_method_str(), self.0.get_path(), self, now()).clock(&now);
+        let asked =
+            Asked::new(self.0.get_method_str(), self.0.get_path(), self, UnixMillis::now()).clock(&UnixMillis::now);
         asked.with_host(self.0.get_url().host_str().unwrap_or_default()).peer(self.0.get_client_ip_addr())
     }
-}
-
-fn now() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Headers for Incoming<'_> {

@@ -1,7 +1,7 @@
 //! A gate in front of an app.
 
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use spin_sdk::http::{IncomingRequest, Response};
 use tidegate_core::gate::{Gate, Pass, Request as Asked, Verdict};
@@ -68,7 +68,7 @@ impl Incoming {
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(&self.method, &self.path, &self.fields, now()).clock(&now);
+        let asked = Asked::new(&self.method, &self.path, &self.fields, UnixMillis::now()).clock(&UnixMillis::now);
         match &self.host {
             Some(host) => asked.with_host(host),
             None => asked,
@@ -101,8 +101,4 @@ pub fn with_fields(mut response: Response, fields: &ResponseFields) -> Response 
         response.set_header(name, value);
     }
     response
-}
-fn now() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }

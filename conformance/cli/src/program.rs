@@ -15,12 +15,10 @@ use std::fmt::Display;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap::{ArgMatches, Args as _, FromArgMatches};
 use tidegate_conformance::output::errln;
 use tidegate_conformance::target;
-use tidegate_core::UnixMillis;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -83,13 +81,6 @@ impl Guard {
 pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Failure::Usage(format!("no runtime: {error}")))?.block_on(future))
-}
-
-/// The time by this machine's clock.
-#[must_use]
-pub fn now() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// A number of something, in words.

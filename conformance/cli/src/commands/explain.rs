@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tidegate_conformance::output::{errln, out, outln};
 use tidegate_core::gate::{Explanation, Listed, Request, Rules};
-use tidegate_core::{ClientIpSource, Key, Platform};
+use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
 
 use super::check;
+use crate::program::Failure;
 use crate::program::rules::text;
-use crate::program::{Failure, now};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         errln!("warning: {warning}");
     }
     let keys: Vec<(&str, &Key)> = args.key.iter().map(|(name, key)| (name.as_str(), key)).collect();
-    let mut request = Request::new(method, path, &args.header, now()).peer(args.peer).keys(&keys);
+    let mut request = Request::new(method, path, &args.header, UnixMillis::now()).peer(args.peer).keys(&keys);
     if let Some(host) = &args.host {
         request = request.with_host(host);
     }

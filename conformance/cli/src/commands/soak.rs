@@ -6,9 +6,10 @@ use tidegate_conformance::report::FixtureReport;
 use tidegate_conformance::run;
 use tidegate_conformance::soak::{Round, Tally};
 use tidegate_conformance::target::Target;
+use tidegate_core::UnixMillis;
 
 use super::run::target;
-use crate::program::{Failure, block_on, counted, now, tell};
+use crate::program::{Failure, block_on, counted, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{}: {reason}, so there is nothing to test", args.target)));
     }
     target.emulator().map_err(|missing| Failure::Usage(format!("{}: {missing}", args.target)))?;
-    let seed = args.seed.unwrap_or_else(|| now().get() / 1_000);
+    let seed = args.seed.unwrap_or_else(|| UnixMillis::now().get() / 1_000);
     let mut tally = Tally::default();
     let done = block_on(async {
         tokio::select! {

@@ -1,7 +1,5 @@
 //! A limited page, as a user would write it, and a page that shows what a client has left.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fastly::{Request, Response};
 use pollster::block_on;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
@@ -56,7 +54,7 @@ fn limited(limiter: &impl Limiter, policy: Policy, request: &Request) -> Result<
 /// Shows what the client has left, and charges nothing.
 fn left(limiter: &impl Limiter, policy: &Policy, request: &Request) -> Result<Response, Error> {
     let key = key(request);
-    let decision = block_on(limiter.peek(Check::new(policy, &key, now())))?;
+    let decision = block_on(limiter.peek(Check::new(policy, &key, UnixMillis::now())))?;
     let fields = ResponseFields::new(policy, &decision);
     Ok(response(200, fields.iter(), format!("{}: {decision:?}\n", key.as_str())))
 }
@@ -66,11 +64,6 @@ fn key(request: &Request) -> Key {
     let peer = request.get_client_ip_addr();
     let client_ip = ClientIpSource::new(Platform::Fastly).find(request.get_headers(), peer).ok();
     Identity { client_ip, ..Identity::default() }.resolve()
-}
-
-fn now() -> UnixMillis {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Reads the policy of `/kv`.
