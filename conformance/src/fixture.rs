@@ -177,6 +177,8 @@ pub enum Disturb {
     /// Before the burst, while they are idle, the processes that ask the store are killed, and others take their places. What they had
     /// borrowed is not returned.
     Kill,
+    /// The store does not answer until the clients have aborted their requests.
+    Abort,
 }
 
 impl Disturb {
@@ -190,12 +192,19 @@ impl Disturb {
             Self::LoseAnswers => "lose_answers",
             Self::Evict => "evict",
             Self::Kill => "kill",
+            Self::Abort => "abort",
         }
     }
 
     /// Whether some answers may be errors.
     #[must_use]
     pub const fn interrupts(self) -> bool {
+        matches!(self, Self::Restart | Self::Hang | Self::LoseAnswers | Self::Abort)
+    }
+
+    /// Whether the store itself fails, so that nobody knows what is charged in the end.
+    #[must_use]
+    pub const fn fails_the_store(self) -> bool {
         matches!(self, Self::Restart | Self::Hang | Self::LoseAnswers)
     }
 }

@@ -8,7 +8,8 @@
 //! - **Expected errors**: if a step names an error, all its answers must be that error, for every accuracy.
 //! - **Faults**: some answers are errors while the store is down or its answers are lost, so the whole fixture is judged by
 //!   bounds: admitted is at most the reference's count, and admitted plus errors is at least that count. A charge that is
-//!   lost or made twice breaks one of them.
+//!   lost or made twice breaks one of them. Each key has bounds of its own, as an approximate limiter has: while only clients
+//!   abort requests, each of these lowers the floor of its key by one.
 
 mod bounds;
 mod count;
@@ -24,7 +25,7 @@ use tidegate_guest_protocol::{Answer, Failure};
 
 use crate::expectation;
 use crate::fixture::{Fixture, Op, Step};
-use crate::replay::{Answered, Replay};
+use crate::replay::{ABORTED, Answered, Replay};
 
 /// The result of a fixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,6 +123,7 @@ pub fn judge(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &
     if matches!(accuracy, Accuracy::Exact) {
         if restarts {
             reasons.extend(bounds::of_fault(exact, admitted, errors));
+            reasons.extend(bounds::of(accuracy, isolates, fixture, reference, found).broken);
         } else {
             let differences = exact::differences(fixture, reference, found);
             if differences.is_empty() {
@@ -201,7 +203,7 @@ fn failure<'a>(step: &Step, one: &'a Answered) -> Option<&'a Failure> {
 fn failures(accuracy: &Accuracy, fixture: &Fixture, found: &Replay) -> Vec<String> {
     let interrupted = fixture.is_interrupted();
     let excused = |place: usize, step: &Step, kind: &str| match kind {
-        "unavailable" | "timeout" | "contended" => interrupted,
+        "unavailable" | "timeout" | "contended" | ABORTED => interrupted,
         "unknown_charge" => {
             let settles = matches!(step.op, Op::Settle | Op::Release);
             !matches!(accuracy, Accuracy::Exact) && settles && !is_charged(fixture, found, place)

@@ -1,15 +1,15 @@
 //! Replays a fixture: the steps run in order, and the requests of a step run concurrently.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use futures_util::stream::FuturesUnordered;
 use tidegate_core::Policy;
 use tidegate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
-use tokio::sync::Notify;
 
 use crate::fixture::{Disturb, Fixture, Op, Step, has_number, numbered};
 use crate::subject::{Place, Subject};
@@ -41,6 +41,9 @@ pub struct Answered {
 /// The kind of error recorded if there was no answer, or none that could be parsed.
 pub const NO_ANSWER: &str = "no_answer";
 
+/// The kind of error recorded for a request that its client has aborted.
+pub const ABORTED: &str = "aborted";
+
 impl Answered {
     /// Whether the request was admitted.
     #[must_use]
@@ -55,6 +58,12 @@ impl Answered {
             Answer::Error(failure) => Some(&failure.kind),
             _ => None,
         }
+    }
+
+    /// What stands for the answer to a request that its client has aborted.
+    fn aborted() -> Self {
+        let message = "its client has aborted the request".into();
+        Self { status: 0, headers: Vec::new(), answer: Answer::Error(Failure { kind: ABORTED.into(), message }) }
     }
 
     fn read(reply: Result<Reply, String>) -> Self {
@@ -141,56 +150,72 @@ async fn burst(
     under_way: &Gauge,
     latencies: &mut Vec<Duration>,
 ) -> Vec<Answered> {
-    let first_answered = Notify::new();
-    let answers = async {
-        let send = |nth| async move {
-            let (_one, sent) = (under_way.enter(), Instant::now());
-            let own = usize::try_from(nth).unwrap_or(usize::MAX).min(bodies.len() - 1);
-            let reply = subject.send(route(step.op), bodies[own].clone(), Place { location, nth }).await;
-            (Answered::read(reply), sent.elapsed())
-        };
-        let mut coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
-        let mut answers = Vec::with_capacity(coming.len());
-        let mut take = |(answer, latency)| {
-            answers.push(answer);
-            latencies.push(latency);
-        };
-        if step.burst > 1
-            && let Some(first) = coming.next().await
-        {
-            take(first);
-        }
-        if step.disturb.is_some() {
-            // The first answer has arrived and most have not, so the store is disturbed during the burst.
-            first_answered.notify_one();
-            tokio::task::yield_now().await;
-        }
-        while let Some(answer) = coming.next().await {
-            take(answer);
-        }
-        answers
+    let send = |nth| async move {
+        let (_one, sent) = (under_way.enter(), Instant::now());
+        let own = usize::try_from(nth).unwrap_or(usize::MAX).min(bodies.len() - 1);
+        let reply = subject.send(route(step.op), bodies[own].clone(), Place { location, nth }).await;
+        (Answered::read(reply), sent.elapsed())
     };
-    let Some(disturb) = step.disturb else { return answers.await };
-    let (disturbed, mut answers) = match disturb {
-        // A platform evicts only what is idle. Of a process that is killed during a request, nobody knows what it has decided.
-        Disturb::Evict | Disturb::Kill => (subject.disturb(disturb).await, answers.await),
-        // The requests gather at a store that does not answer.
-        Disturb::Hang | Disturb::LoseAnswers => match subject.prepare(disturb).await {
-            Ok(()) => join(subject.disturb(disturb), answers).await,
-            Err(message) => (Err(message), answers.await),
-        },
-        Disturb::Restart | Disturb::ScriptFlush => {
-            let disturbed = async {
-                first_answered.notified().await;
-                subject.disturb(disturb).await
-            };
-            join(disturbed, answers).await
-        }
+    let coming: FuturesUnordered<_> = (0..step.burst).map(send).collect();
+    let sent = coming.len();
+    let (answered, disturbed) = match step.disturb {
+        None => (coming.collect().await, Ok(())),
+        Some(disturb) => during(disturb, coming, subject).await,
     };
-    if let Err(message) = disturbed {
+    let (mut answers, took): (Vec<_>, Vec<_>) = answered.into_iter().unzip();
+    latencies.extend(took);
+    // All others were answered, if only with an error.
+    answers.resize_with(sent, Answered::aborted);
+    if let (Some(disturb), Err(message)) = (step.disturb, disturbed) {
         answers.push(Answered::read(Err(format!("{} failed: {message}", name(disturb)))));
     }
     answers
+}
+
+/// Disturbs the store during a burst. Returns the answers that have come.
+async fn during<T>(
+    disturb: Disturb,
+    mut coming: FuturesUnordered<impl Future<Output = T>>,
+    subject: &impl Subject,
+) -> (Vec<T>, Result<(), String>) {
+    match disturb {
+        // A platform evicts only what is idle. Of a process that is killed during a request, nobody knows what it has decided.
+        Disturb::Evict | Disturb::Kill => {
+            let disturbed = subject.disturb(disturb).await;
+            (coming.collect().await, disturbed)
+        }
+        // The requests gather at a store that does not answer.
+        Disturb::Hang | Disturb::LoseAnswers | Disturb::Abort => match subject.prepare(disturb).await {
+            Ok(()) if disturb == Disturb::Abort => {
+                let answered = before(coming, subject.arrived()).await;
+                (answered, subject.disturb(disturb).await)
+            }
+            Ok(()) => {
+                let (disturbed, answered) = join(subject.disturb(disturb), coming.collect()).await;
+                (answered, disturbed)
+            }
+            Err(message) => (coming.collect().await, Err(message)),
+        },
+        Disturb::Restart | Disturb::ScriptFlush => {
+            let mut answered = Vec::new();
+            if coming.len() > 1 {
+                // The first answer arrives and most have not, so the store is disturbed during the burst.
+                answered.extend(coming.next().await);
+            }
+            let (disturbed, rest) = join(subject.disturb(disturb), coming.collect::<Vec<_>>()).await;
+            answered.extend(rest);
+            (answered, disturbed)
+        }
+    }
+}
+
+/// The answers that come before the end. All other requests are dropped.
+async fn before<T>(mut coming: FuturesUnordered<impl Future<Output = T>>, end: impl Future<Output = ()>) -> Vec<T> {
+    let (mut answered, mut end) = (Vec::new(), pin!(end));
+    while let Either::Left((Some(answer), _)) = select(coming.next(), end.as_mut()).await {
+        answered.push(answer);
+    }
+    answered
 }
 
 const fn name(disturb: Disturb) -> &'static str {
@@ -201,6 +226,7 @@ const fn name(disturb: Disturb) -> &'static str {
         Disturb::LoseAnswers => "losing the store's answers",
         Disturb::Evict => "evicting what counts",
         Disturb::Kill => "killing what asks the store",
+        Disturb::Abort => "aborting requests while the store is halted",
     }
 }
 

@@ -119,10 +119,21 @@ impl Plan {
     /// all checks are alike, because only then the bounds around errors are known.
     fn random(random: &mut ChaCha8Rng, declared: &Capabilities, can: impl Fn(Disturb) -> bool) -> Self {
         let holds = matches!(declared.accuracy, Accuracy::Approximate(drift) if drift.floor.held > 0);
-        if can(Disturb::Kill) && random.random_ratio(if holds { 4 } else { 1 }, 8) {
-            return Self::of_kills(random, declared);
+        let busy = [Disturb::Kill, Disturb::Abort].into_iter().filter(|fault| can(*fault)).collect::<Vec<_>>();
+        if !busy.is_empty() && random.random_ratio(if holds { 4 } else { 1 }, 8) {
+            return match busy[random.random_range(0..busy.len())] {
+                Disturb::Kill => Self::of_kills(random, declared),
+                _ => Self::of_aborts(random, declared),
+            };
         }
-        let faults = [Disturb::ScriptFlush, Disturb::Restart, Disturb::Hang, Disturb::LoseAnswers, Disturb::Evict];
+        let faults = [
+            Disturb::ScriptFlush,
+            Disturb::Restart,
+            Disturb::Hang,
+            Disturb::LoseAnswers,
+            Disturb::Evict,
+            Disturb::Abort,
+        ];
         let faults: Vec<_> = faults.into_iter().filter(|fault| can(*fault)).collect();
         let fault =
             (!faults.is_empty() && random.random_ratio(1, 8)).then(|| faults[random.random_range(0..faults.len())]);
@@ -168,19 +179,12 @@ impl Plan {
         plan
     }
 
-    /// Generates a round in which the processes that ask the store are killed now and then, with what they have borrowed. A few keys
-    /// are busy, and their limit is large, so that it is more than all dead borrowers together may hold. All checks are alike, as
-    /// only then the floor is known. At last, each key is asked for more than its limit when nothing counts any more.
+    /// Generates a round in which the processes that ask the store are killed now and then, with what they have borrowed. Their limit
+    /// is large, so that it is more than all dead borrowers together may hold. At last, each key is asked for more than its limit when
+    /// nothing counts any more.
     fn of_kills(random: &mut ChaCha8Rng, declared: &Capabilities) -> Self {
-        let algorithms = ["fixed_window", "sliding_window", "token_bucket"];
-        let algorithms: Vec<_> = algorithms.iter().filter(|name| declared.algorithms.contains(name)).collect();
-        let algorithm = algorithms[random.random_range(0..algorithms.len())];
         let limit = random.random_range(400..1_200);
-        let quota = sized(random, algorithm, 0, limit);
-        let window_ms = Quota::deserialize(&quota).map_or(0, |quota| quota.rule().window().get());
-        let policy = json!({ "name": "soak", "quotas": [quota] });
-        let mut plan =
-            Self { policy, locations: 1, keys: random.random_range(1..=2), steps: Vec::new(), faults: Vec::new() };
+        let (mut plan, window_ms) = Self::of_busy_keys(random, declared, limit);
         let mut at_ms = 0;
         for nth in 0..random.random_range(12..32) {
             at_ms += match random.random_range(0..8) {
@@ -188,19 +192,61 @@ impl Plan {
                 1..5 => random.random_range(1..700),
                 _ => 0,
             };
-            let key = format!("user:{}", random.random_range(0..plan.keys));
-            let mut step = json!({ "at_ms": at_ms, "key": key, "burst": random.random_range(20..100) });
-            if nth > 0 && random.random_bool(0.5) {
-                step["disturb"] = json!(Disturb::Kill);
-                plan.faults.push(Disturb::Kill.name());
-            }
-            plan.steps.push(step);
+            let fault = (nth > 0 && random.random_bool(0.5)).then_some(Disturb::Kill);
+            let burst = random.random_range(20..100);
+            plan.ask_any(random, at_ms, burst, fault);
         }
-        at_ms += LIFETIME_MAX.get() + 2 * window_ms;
-        plan.steps.extend(
-            (0..plan.keys).map(|key| json!({ "at_ms": at_ms, "key": format!("user:{key}"), "burst": limit + 50 })),
-        );
+        plan.ask_each(at_ms + LIFETIME_MAX.get() + 2 * window_ms, limit + 50);
         plan
+    }
+
+    /// Generates a round in which clients abort requests while the store is asked, and then each key is asked for more than its limit.
+    /// Only few are aborted at a time, because each of them lowers the floor. This is so again whenever nothing counts any more.
+    fn of_aborts(random: &mut ChaCha8Rng, declared: &Capabilities) -> Self {
+        let limit = random.random_range(200..500);
+        let (mut plan, window_ms) = Self::of_busy_keys(random, declared, limit);
+        let mut at_ms = 0;
+        for _ in 0..random.random_range(1..4) {
+            plan.ask_each(at_ms, random.random_range(20..100));
+            for _ in 0..random.random_range(4..12) {
+                at_ms += random.random_range(1..80);
+                let burst = random.random_range(3..10);
+                plan.ask_any(random, at_ms, burst, Some(Disturb::Abort));
+            }
+            plan.ask_each(at_ms, limit + 50);
+            at_ms = (at_ms + LIFETIME_MAX.get() + 2 * window_ms).next_multiple_of(window_ms);
+        }
+        plan
+    }
+
+    /// A plan without steps for a few busy keys with this limit, and the length of its window. All checks are to be alike, as only then
+    /// the floor is known.
+    fn of_busy_keys(random: &mut ChaCha8Rng, declared: &Capabilities, limit: u64) -> (Self, u64) {
+        let algorithms = ["fixed_window", "sliding_window", "token_bucket"];
+        let algorithms: Vec<_> = algorithms.iter().filter(|name| declared.algorithms.contains(name)).collect();
+        let algorithm = algorithms[random.random_range(0..algorithms.len())];
+        let quota = sized(random, algorithm, 0, limit);
+        let window_ms = Quota::deserialize(&quota).map_or(1, |quota| quota.rule().window().get());
+        let policy = json!({ "name": "soak", "quotas": [quota] });
+        let keys = random.random_range(1..=2);
+        (Self { policy, locations: 1, keys, steps: Vec::new(), faults: Vec::new() }, window_ms)
+    }
+
+    /// Adds a step for one of the keys.
+    fn ask_any(&mut self, random: &mut ChaCha8Rng, at_ms: u64, burst: u64, fault: Option<Disturb>) {
+        let key = format!("user:{}", random.random_range(0..self.keys));
+        let mut step = json!({ "at_ms": at_ms, "key": key, "burst": burst });
+        if let Some(fault) = fault {
+            step["disturb"] = json!(fault);
+            self.faults.push(fault.name());
+        }
+        self.steps.push(step);
+    }
+
+    /// Adds a step for each key.
+    fn ask_each(&mut self, at_ms: u64, burst: u64) {
+        let step = |key| json!({ "at_ms": at_ms, "key": format!("user:{key}"), "burst": burst });
+        self.steps.extend((0..self.keys).map(step));
     }
 
     /// Adds a step during which a fault is injected. Its requests may repeat one another with a token; then those of the step

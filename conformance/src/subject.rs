@@ -24,6 +24,11 @@ pub trait Subject {
         async { Ok(()) }
     }
 
+    /// Waits until what was sent has arrived. Requests that ask a store which does not answer are then aborted.
+    fn arrived(&self) -> impl Future<Output = ()> {
+        tokio::task::yield_now()
+    }
+
     /// Disturbs the store behind the limiter.
     fn disturb(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
         async { Err("the store cannot be disturbed from outside".into()) }

@@ -97,6 +97,9 @@ const PROBES: u64 = 24;
 /// How long a guest may take to recover after its store has restarted.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
+/// How long the requests that will be aborted may take to open connections of their own, and to ask the store.
+const GATHER: Duration = Duration::from_millis(30);
+
 /// Why a fixture in which time passes cannot be verified on some stores.
 const OWN_CLOCK: &str = "the store uses its own clock, which virtual time does not advance";
 
@@ -312,7 +315,17 @@ impl Subject for Running {
         }
     }
 
+    async fn arrived(&self) {
+        // What was sent before over the same connection has arrived before.
+        let _answered = self.http.warm_up().await;
+        tokio::time::sleep(GATHER).await;
+    }
+
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
+        if disturb == Disturb::Abort {
+            // The guests learn of it before the store answers.
+            let _answered = self.http.warm_up().await;
+        }
         let together = matches!(disturb, Disturb::Restart | Disturb::Evict) && self.guests.borrow().is_empty();
         let ends_guests = together || disturb == Disturb::Kill;
         self.down.set(ends_guests);
@@ -325,7 +338,7 @@ impl Subject for Running {
             (_, None) => return Err("the target has no store that can be reached from outside".into()),
         }
         // The next steps test what the store kept, not how fast the guests reconnect.
-        if disturb.interrupts() || ends_guests {
+        if disturb.fails_the_store() || ends_guests {
             self.settle().await?;
         }
         self.down.set(false);

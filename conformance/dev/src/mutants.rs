@@ -135,8 +135,14 @@ impl Subject for lending::Borrowed {
         Ok(self.answer(place.location.unwrap_or(place.nth), route, &body).await)
     }
 
-    async fn disturb(&self, _: Disturb) -> Result<(), String> {
-        self.kill().map_err(|error| error.to_string())
+    async fn prepare(&self, disturb: Disturb) -> Result<(), String> {
+        self.halt(disturb == Disturb::Abort);
+        Ok(())
+    }
+
+    async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
+        self.halt(false);
+        if disturb == Disturb::Kill { self.kill().map_err(|error| error.to_string()) } else { Ok(()) }
     }
 
     fn isolates(&self) -> u64 {

@@ -31,14 +31,15 @@ pub(super) struct Bounds {
 /// location. If that holds for a key's first seconds only, it holds again whenever the key is unused again. Otherwise, a
 /// limiter that holds nothing back never denies a single sequential client on one isolate what the reference admits. In
 /// every case, a key gets at least one admission if the reference admits any. Until the store has been killed, halted or cut
-/// off for the last time, only this last rule applies, because some answers are errors.
+/// off for the last time, only this last rule applies, because some answers are errors. A request that its client has aborted
+/// lowers the floor by one.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
     let mut bounds = Bounds { by_step: vec![(0, 0); fixture.steps.len()], ceiling_tested: false, broken: Vec::new() };
     let evicted = fixture.steps.iter().any(|step| step.disturb == Some(Disturb::Evict));
     let alone = isolates == 1 && fixture.locations == 1 && !evicted;
     // With several locations, one isolate serves each.
     let isolates = if fixture.locations > 1 { 1 } else { isolates };
-    let last_fault = fixture.steps.iter().rposition(|step| step.disturb.is_some_and(Disturb::interrupts));
+    let last_fault = fixture.steps.iter().rposition(|step| step.disturb.is_some_and(Disturb::fails_the_store));
     for mut count in count::of(fixture, reference, found) {
         let steps_back = !count.bursts.is_sorted_by_key(|burst| burst.at);
         if alone {
@@ -143,20 +144,23 @@ impl Judged<'_> {
         let (mut all, mut under) = (Vec::new(), None);
         for bursts in self.count.bursts.chunk_by(|before, burst| !self.is_unused_again(before, burst)) {
             let (owed, before) = (self.owed(bursts), all.last().copied().unwrap_or(0));
-            let mut admitted = 0;
-            for (burst, owed) in bursts.iter().zip(&owed) {
+            let (mut admitted, mut aborted, mut least) = (0, 0, 0);
+            for (burst, owed) in bursts.iter().zip(owed) {
                 admitted += burst.admitted;
-                if admitted < *owed {
+                aborted += burst.aborted;
+                // Each request that was aborted may have been charged in place of another.
+                least = least.max(owed.saturating_sub(aborted));
+                all.push(before + least);
+                if admitted < least {
                     let from_ms = i128::from(bursts[0].at.get()) - i128::from(self.start_ms);
                     let (keys, accuracy) = (&self.count.keys, self.accuracy);
                     under.get_or_insert_with(|| {
                         format!(
-                            "{keys}: admitted {admitted}, but the floor is {owed} from {from_ms} ms on ({accuracy})"
+                            "{keys}: admitted {admitted}, but the floor is {least} from {from_ms} ms on ({accuracy})"
                         )
                     });
                 }
             }
-            all.extend(owed.iter().map(|owed| before + owed));
         }
         broken.extend(under);
         all

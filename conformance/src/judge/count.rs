@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, Rule, UnixMillis};
 
 use crate::fixture::{Disturb, Fixture, Op, Step};
-use crate::replay::Replay;
+use crate::replay::{ABORTED, Replay};
 
 /// The bursts of checks for one count, from one reset to the next.
 #[derive(Default)]
@@ -51,6 +51,8 @@ pub(super) struct Burst<'a> {
     pub(super) exact: u64,
     /// How many requests were admitted.
     pub(super) admitted: u64,
+    /// How many requests were aborted. They may be charged.
+    pub(super) aborted: u64,
     /// Units refunded since the previous burst.
     pub(super) given_back: u64,
 }
@@ -130,6 +132,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     chargeable,
                     exact: allowed(reference),
                     admitted: allowed(found),
+                    aborted: found.steps[place].iter().filter(|one| one.error() == Some(ABORTED)).count() as u64,
                     given_back: std::mem::take(&mut count.given_back),
                 });
             }

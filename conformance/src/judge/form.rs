@@ -4,7 +4,7 @@ use tidegate_guest_protocol::{Answer, Outcome};
 
 use crate::expectation::{field, named};
 use crate::fixture::Fixture;
-use crate::replay::{Answered, NO_ANSWER, Replay};
+use crate::replay::{ABORTED, Answered, NO_ANSWER, Replay};
 
 /// Describes the first malformed answer of each step.
 pub(super) fn wrong(fixture: &Fixture, found: &Replay) -> Vec<String> {
@@ -19,7 +19,7 @@ pub(super) fn wrong(fixture: &Fixture, found: &Replay) -> Vec<String> {
 /// The status code must match the answer, and `Retry-After` must match the wait.
 fn of_answer(one: &Answered) -> Option<String> {
     let status = match &one.answer {
-        Answer::Error(failure) if failure.kind == NO_ANSWER => return None,
+        Answer::Error(failure) if [NO_ANSWER, ABORTED].contains(&failure.kind.as_str()) => return None,
         Answer::Error(failure) if one.status == 429 => {
             return Some(format!("an error ({}) was answered with 429, which blames the client", failure.kind));
         }

@@ -8,7 +8,7 @@ use tidegate_guest_protocol::{Answer, Failure, Outcome};
 use super::{Judgement, Verdict, judge};
 use crate::fixture::{Case, Fixture, parse};
 use crate::reference;
-use crate::replay::{Answered, Replay};
+use crate::replay::{ABORTED, Answered, Replay};
 
 const BURST: &str = r#"{ "id": "a/b", "about": "x", "policy": { "name": "p", "quotas":
     [{ "algorithm": "fixed_window", "limit": 3, "window_ms": 1000 }] },
@@ -342,6 +342,46 @@ fn after_a_fault_the_floor_holds_again_when_the_key_is_unused_again() {
     );
     assert_eq!(admitting(&LEASES, &text, &[1, 3]).verdict, Verdict::Pass);
     assert!(!admitting(&LEASES, &text, &[4, 2]).reasons.is_empty());
+}
+
+/// Aborts a request of the second step in place of each answer to it.
+fn abort(steps: &mut [Vec<Answered>]) {
+    let failure = Failure { kind: ABORTED.into(), message: String::new() };
+    steps[1].fill(Answered { status: 0, headers: Vec::new(), answer: Answer::Error(failure) });
+}
+
+#[test]
+fn each_request_that_is_aborted_lowers_the_floor_of_its_key_by_one() {
+    let window = r#"{ "algorithm": "fixed_window", "limit": 8, "window_ms": 1000 }"#;
+    let text = steps(
+        window,
+        r#"{ "at_ms": 0, "burst": 2, "key": "k" }, { "at_ms": 0, "burst": 3, "key": "k", "disturb": "abort" },
+        { "at_ms": 0, "burst": 9, "key": "k" }, { "at_ms": 0, "burst": 9, "key": "other" }"#,
+    );
+    let aborted = |accuracy: &Accuracy, more: u64, others: u64| {
+        judged(accuracy, &text, |steps| {
+            abort(steps);
+            let (allowed, denied) = (steps[0][0].clone(), steps[2][8].clone());
+            for (answers, count) in steps[2..].iter_mut().zip([more, others]) {
+                let as_many =
+                    |(nth, one): (u64, &mut Answered)| *one = if nth < count { &allowed } else { &denied }.clone();
+                (0..).zip(answers).for_each(as_many);
+            }
+        })
+    };
+    let is_said = |judgement: Judgement, expected: String| {
+        assert!(judgement.reasons.last().is_some_and(|said| said.contains(&expected)), "{expected}: {judgement:?}");
+    };
+    for (accuracy, least) in [(Accuracy::Exact, 8), (LEASES, 7)] {
+        let all_charged = aborted(&accuracy, least - 5, least);
+        assert_eq!((all_charged.verdict, all_charged.errors), (Verdict::Pass, 3), "{all_charged:?}");
+        assert_eq!(aborted(&accuracy, 6, 8).verdict, Verdict::Pass, "none is charged");
+        let lost = format!("admitted {}, but the floor is {}", least - 4, least - 3);
+        is_said(aborted(&accuracy, least - 6, 8), lost);
+        // What may be charged to one key lowers the floor of no other.
+        is_said(aborted(&accuracy, 6, least - 1), format!("\"other\": admitted {}, but the floor is", least - 1));
+        is_said(aborted(&accuracy, 7, 8), "admitted 9 from 0 ms to 0 ms, but the ceiling is 8".into());
+    }
 }
 
 #[test]

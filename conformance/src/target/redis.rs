@@ -111,12 +111,17 @@ impl Target for Redis {
 }
 
 impl Store for Servers {
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async move { if disturb == Disturb::Abort { self.halt().await } else { Ok(()) } }.boxed_local()
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         match disturb {
             Disturb::ScriptFlush => self.script_flush().boxed_local(),
             Disturb::Restart => self.restart().boxed_local(),
             Disturb::Hang => self.hang().boxed_local(),
             Disturb::LoseAnswers => self.lose_answers().boxed_local(),
+            Disturb::Abort => self.resume().boxed_local(),
             Disturb::Evict | Disturb::Kill => async { Err("a server is not evicted".into()) }.boxed_local(),
         }
     }

@@ -136,6 +136,10 @@ fn more(before: u64, now: u64) -> u64 {
 }
 
 impl Store for Fronted {
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        self.servers.prepare(disturb)
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         match disturb {
             Disturb::LoseAnswers => self.lose_answers().boxed_local(),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_conformance::fixture::{Disturb, Fixture, Op};
@@ -22,6 +23,7 @@ pub(super) enum Fault {
     ReturnedTwice,
     DrainsBelowLoans,
     DenialKept,
+    LostWithItsRequest,
 }
 
 pub(super) const ALL: &[(&str, &str, Fault)] = &[
@@ -43,6 +45,11 @@ pub(super) const ALL: &[(&str, &str, Fault)] = &[
         Fault::DrainsBelowLoans,
     ),
     ("denial-kept-past-refill", "a borrower repeats a denial after the refill", Fault::DenialKept),
+    (
+        "loan-lost-with-its-request",
+        "a request that its client aborts loses the loan that it has asked for",
+        Fault::LostWithItsRequest,
+    ),
 ];
 
 /// How many borrowers there are.
@@ -59,7 +66,7 @@ const TERMS: Terms = Terms::new(4, Millis::from_secs(60));
 
 impl Borrowed {
     pub(super) fn new(fault: Fault) -> Result<Self, Error> {
-        let store = Store { fault, rows: Arc::default() };
+        let store = Store { fault, rows: Arc::default(), halted: Arc::default() };
         let limiters = RefCell::new(store.borrowers()?);
         Ok(Self { store, limiters })
     }
@@ -74,13 +81,18 @@ impl Borrowed {
         serve(&limiter, route, body).await
     }
 
+    /// Has the store not answer, or answer again.
+    pub(super) fn halt(&self, halted: bool) {
+        self.store.halted.store(halted, Ordering::Relaxed);
+    }
+
     /// Drops all borrowers with what they hold, and makes others.
     pub(super) fn kill(&self) -> Result<(), Error> {
         self.limiters.replace(self.store.borrowers()?);
         Ok(())
     }
 
-    /// Whether the limiters take all of a fixture, which disturbs no store.
+    /// Whether the limiters take all of a fixture.
     pub(super) fn takes(&self, fixture: &Fixture) -> bool {
         let can = self.capabilities();
         let key = Key::new("");
@@ -88,9 +100,14 @@ impl Borrowed {
             let mut check = Check::new(policy, &key, UnixMillis::new(0));
             check.cost = step.cost;
             let asked = matches!(step.op, Op::Check | Op::Peek | Op::Reset) && step.token.is_none();
-            asked && step.disturb.is_none_or(|disturb| disturb == Disturb::Kill) && can.supports(&check).is_ok()
+            asked && step.disturb.is_none_or(can_be_disturbed) && can.supports(&check).is_ok()
         })
     }
+}
+
+/// Whether they can be disturbed in this way.
+pub(super) const fn can_be_disturbed(disturb: Disturb) -> bool {
+    matches!(disturb, Disturb::Kill | Disturb::Abort)
 }
 
 /// Rows by storage key.
@@ -108,12 +125,24 @@ struct Row {
 struct Store {
     fault: Fault,
     rows: Arc<Mutex<Rows>>,
+    /// Whether it does what is asked without an answer.
+    halted: Arc<AtomicBool>,
 }
 
 impl Store {
     fn borrowers(&self) -> Result<Vec<Arc<LendingLimiter<'static, AtomicLimiter<Self>>>>, Error> {
-        let new = |_| LendingLimiter::new(AtomicLimiter::new(self.clone()), TERMS).map(Arc::new);
+        let new = |_| {
+            let limiter = LendingLimiter::new(AtomicLimiter::new(self.clone()), TERMS)?;
+            Ok(Arc::new(if self.fault == Fault::LostWithItsRequest { limiter.apart() } else { limiter }))
+        };
         (0..BORROWERS).map(new).collect()
+    }
+
+    /// Waits while the store is halted.
+    async fn answers(&self) {
+        while self.halted.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -154,15 +183,17 @@ impl Atomic for Store {
             Operation::Peek(_) => true,
             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
         };
-        self.step(&check, |Row { state, lender, .. }| {
+        let applied = self.step(&check, |Row { state, lender, .. }| {
             let decision = if is_peek { policy.peek(state, now, cost) } else { policy.decide(state, now, cost) };
             Applied::Decided(lender.corrected(policy, state, now, cost, decision))
-        })
+        });
+        self.answers().await;
+        applied
     }
 
     async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
         let Check { policy, now, cost, .. } = check;
-        self.step(&check, |Row { state, lender, untold }| {
+        let answer = self.step(&check, |Row { state, lender, untold }| {
             if let Some(back) = question.back {
                 untold.remove(&back.loan);
                 if self.fault == Fault::ReturnedTwice {
@@ -182,7 +213,9 @@ impl Atomic for Store {
                 _ => {}
             }
             answer
-        })
+        });
+        self.answers().await;
+        answer
     }
 
     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! Limiters that count wrongly.
 
+mod aborted;
 mod fault;
 mod rows;
 mod state;
@@ -7,7 +8,7 @@ mod state;
 pub(super) use fault::{ALL, Fault};
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use tidegate_conformance::fixture::{Disturb, longest_slot_ms};
 use tidegate_core::algorithm::MAX_UNITS;
@@ -28,6 +29,8 @@ pub(super) struct Bench {
     /// How many more requests are performed without an answer.
     lost_for: Cell<u32>,
     replay_next: Cell<bool>,
+    /// The replies that nobody has read.
+    unread: RefCell<VecDeque<Reply>>,
     /// The correct limiter, for mutants that count correctly.
     pub(super) honest: MemoryLimiter,
 }
@@ -41,6 +44,7 @@ impl Bench {
             down_for: Cell::new(0),
             lost_for: Cell::new(0),
             replay_next: Cell::new(false),
+            unread: RefCell::default(),
             honest: MemoryLimiter::with_shards(1),
         }
     }
@@ -53,7 +57,7 @@ impl Bench {
             Disturb::LoseAnswers => self.lost_for.set(20),
             Disturb::ScriptFlush => self.replay_next.set(true),
             // It answers late or counts on, and it answers. Nothing is kept outside of it.
-            Disturb::Hang | Disturb::Evict | Disturb::Kill => {}
+            Disturb::Hang | Disturb::Evict | Disturb::Kill | Disturb::Abort => {}
         }
     }
 
@@ -77,6 +81,11 @@ impl Bench {
             return down;
         }
         let reply = self.perform(route, call).await;
+        let reply = match self.fault {
+            Fault::AnswersTheAborted => self.oldest(reply).await,
+            Fault::RepeatsTheAborted => self.again_if_aborted(route, call, reply).await,
+            _ => reply,
+        };
         match self.lost() {
             Some(_) if self.fault == Fault::ResendsLostAnswers => self.perform(route, call).await,
             Some(lost) => lost,

@@ -53,7 +53,7 @@ async fn failed(fault: Fault, cases: &[Prepared]) -> Option<&str> {
     None
 }
 
-/// A target in this process whose borrowers can be killed.
+/// A target in this process whose borrowers can be killed, and asked by clients that abort their requests.
 struct Mortal(Capabilities);
 
 impl Target for Mortal {
@@ -62,7 +62,7 @@ impl Target for Mortal {
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        disturb == Disturb::Kill
+        lending::can_be_disturbed(disturb)
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -103,14 +103,16 @@ async fn random_traffic_finds_what_is_broken_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn random_traffic_with_kills_finds_loans_that_the_dead_keep() {
+async fn random_traffic_with_kills_and_aborts_finds_loans_that_are_lost() {
     let found = async |fault| {
         let borrowed = Borrowed::new(fault).expect("terms that can be");
         first_violation_of(&Mortal(borrowed.capabilities()), &borrowed).await
     };
     assert_eq!(found(lending::Fault::None).await, None);
-    let report = found(lending::Fault::DeadKeepTheirs).await.expect("a violation");
-    assert!(report.reasons[0].contains("but the floor is"), "{report:?}");
+    for fault in [lending::Fault::DeadKeepTheirs, lending::Fault::LostWithItsRequest] {
+        let reasons = found(fault).await.map(|report| report.reasons);
+        assert!(reasons.is_some_and(|reasons| reasons[0].contains("but the floor is")), "{fault:?}");
+    }
 }
 
 #[tokio::test]

@@ -119,9 +119,9 @@ impl Servers {
 
     /// Halts all servers for a second.
     pub(in crate::target) async fn hang(&self) -> Result<(), String> {
-        self.tell("halt").await?;
+        self.halt().await?;
         tokio::time::sleep(HANG).await;
-        self.tell("resume").await
+        self.resume().await
     }
 
     /// Ends every connection after its requests have been performed, and before they are answered.
@@ -132,10 +132,10 @@ impl Servers {
         let mut last = try_join_all(self.nodes.iter().map(Node::open)).await?;
         // The server reads from a connection only after it has accepted it.
         try_join_all(last.iter_mut().map(|last| last.ask(&["PING"]))).await?;
-        self.tell("halt").await?;
+        self.halt().await?;
         tokio::time::sleep(GATHER).await;
         let sent = try_join_all(last.iter_mut().map(|last| last.send(&["CLIENT", "KILL", "TYPE", "normal"]))).await;
-        self.tell("resume").await?;
+        self.resume().await?;
         sent?;
         let ended = try_join_all(last.iter_mut().map(Connection::answer)).await?;
         // Each answer is the number of connections that the server has ended.
@@ -143,6 +143,15 @@ impl Servers {
             return Err("no connection was open, so no answer was lost".into());
         }
         Ok(())
+    }
+
+    /// Halts all servers. They accept connections and take requests, and answer none until they [resume](Self::resume).
+    pub(in crate::target) async fn halt(&self) -> Result<(), String> {
+        self.tell("halt").await
+    }
+
+    pub(in crate::target) async fn resume(&self) -> Result<(), String> {
+        self.tell("resume").await
     }
 
     async fn tell(&self, word: &str) -> Result<(), String> {

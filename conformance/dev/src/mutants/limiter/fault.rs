@@ -60,6 +60,8 @@ pub(in crate::mutants) enum Fault {
     ForgetsOnEviction,
     ReplaysAfterScriptFlush,
     ResendsLostAnswers,
+    AnswersTheAborted,
+    RepeatsTheAborted,
 }
 
 /// The name, the title of a bug report, and the fault.
@@ -167,5 +169,15 @@ pub(in crate::mutants) const ALL: &[(&str, &str, Fault)] = &[
         "resends-lost-answers",
         "a call whose answer was lost is sent again without a token, and charged twice",
         Fault::ResendsLostAnswers,
+    ),
+    (
+        "answers-the-aborted",
+        "a request gets the answer to an earlier one, which its client has aborted (redis-py 2624)",
+        Fault::AnswersTheAborted,
+    ),
+    (
+        "repeats-the-aborted",
+        "a request that its client aborts is sent again, and charged twice",
+        Fault::RepeatsTheAborted,
     ),
 ];
