@@ -1,7 +1,7 @@
 // Where the routers of JavaScript send a request. Reads a path from each line, as JSON, and writes the name of the route for each
 // router, as a line of JSON: { hono, express, next }.
 //
-// Each has the routes of `conformance/tests/routers.rs`. Hono and Next.js are given a URL, which has resolved dots and turned
+// Each has the routes of `conformance/harness/tests/routers.rs`. Hono and Next.js are given a URL, which has resolved dots and turned
 // backslashes around. Express routes by the request line.
 
 import { once } from "node:events";

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The Rust toolchains that may build for WebAssembly, in the order of conformance/src/target/wasm.rs: the default one,
+# The Rust toolchains that may build for WebAssembly, in the order of conformance/harness/src/target/wasm.rs: the default one,
 # the one that wasm.sh links if rustup cannot add the target, and Debian's.
 
 # rustc_has_target TARGET RUSTC...: whether this rustc can build for the target.

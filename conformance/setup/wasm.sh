@@ -5,7 +5,7 @@
 . conformance/setup/rust.sh
 
 # wasm_found TARGET: prints the first toolchain that can build for the target, in the order of
-# conformance/src/target/wasm.rs. Fails if there is none.
+# conformance/harness/src/target/wasm.rs. Fails if there is none.
 wasm_found() {
     if rustc_has_target "$1" rustc; then
         echo "rustc has it"

@@ -1,27 +1,82 @@
-//! The declared capabilities of a limiter from outside this repository.
+//! What a limiter declares. The suite chooses the fixtures for it, and judges its answers, by that.
 
 use serde::Deserialize;
 use tidegate_core::internal::Instead;
-use tidegate_core::{Accuracy, Capabilities, Ceiling, Dimensions, Drift, Floor, Millis};
+use tidegate_core::{Accuracy, Capabilities, Ceiling, Dimensions, Drift, Floor, Millis, Policy};
 
+use crate::fixture::{Disturb, Fixture};
 use crate::json;
+use crate::report::Cause;
+
+/// Why a fixture in which time passes cannot be verified on some stores.
+pub const OWN_CLOCK: &str = "the store uses its own clock, which virtual time does not advance";
+
+/// Why a fixture in which a request has no token cannot be verified on some adapters.
+pub const OWN_TOKENS: &str = "the adapter makes a token for each request that needs one";
 
 /// The capabilities that a limiter declares, and properties that the suite cannot query.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
     /// The capabilities. A server must report the same.
     pub capabilities: Capabilities,
-    /// Whether idempotency tokens expire by the time in the request, and not by the store's own clock.
+    /// Whether idempotency tokens expire by the time in the request. If the store expires them by its own clock, fixtures that let a
+    /// token expire are unverified.
     pub forgets_on_virtual_time: bool,
-    /// Whether the server has a gate, which reads rules files. One without answers `unsupported` to every request for a gate.
+    /// Whether the adapter makes a token for a request that needs one and has none. Then no request without one reaches the
+    /// store, and fixtures that send one are unverified.
+    pub makes_tokens: bool,
+    /// Whether it has a gate, which reads rules files. One without answers `unsupported` to every request for a gate.
     pub has_gate: bool,
+    /// Why an emulator cannot show what the platform admits, if it cannot. Its answers must still be well-formed.
+    pub stub: Option<&'static str>,
+}
+
+/// What is known of a limiter before a fixture is replayed.
+pub trait Declares {
+    /// What it declares.
+    fn declared(&self) -> Declared;
+
+    /// Whether its store can be disturbed in this way.
+    fn can(&self, _: Disturb) -> bool {
+        false
+    }
+
+    /// Whether it accepts a policy that its capabilities allow. It must answer `Unsupported` to every other policy.
+    fn takes(&self, _: &Policy) -> bool {
+        true
+    }
+
+    /// Why a fixture cannot be verified, and what is the cause, if that is so.
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
+        let Declared { forgets_on_virtual_time, makes_tokens, .. } = self.declared();
+        match () {
+            () if fixture.outlives_a_token() && !forgets_on_virtual_time => Some((Cause::Emulator, OWN_CLOCK)),
+            () if fixture.lacks_a_token() && makes_tokens => Some((Cause::Adapter, OWN_TOKENS)),
+            () => None,
+        }
+    }
+}
+
+impl Declares for Declared {
+    fn declared(&self) -> Self {
+        *self
+    }
 }
 
 impl Declared {
     /// Creates a declaration for a store with a gate, whose idempotency tokens expire by its own clock.
     #[must_use]
     pub const fn new(capabilities: Capabilities) -> Self {
-        Self { capabilities, forgets_on_virtual_time: false, has_gate: true }
+        Self { capabilities, forgets_on_virtual_time: false, makes_tokens: false, has_gate: true, stub: None }
+    }
+
+    /// Whether the platform or the adapter is the reason for what the capabilities lack.
+    #[must_use]
+    pub const fn limited_by(&self) -> Cause {
+        match self.capabilities.accuracy {
+            Accuracy::PerLocation => Cause::Platform,
+            _ => Cause::Adapter,
+        }
     }
 
     /// Parses a declaration from JSON. Only `accuracy` is required. The defaults are those of [`Capabilities::EXACT`].

@@ -9,8 +9,7 @@ mod load;
 mod validate;
 
 pub use gate::{ExpectGate, GateFixture, GateStep};
-pub(crate) use load::parse;
-pub use load::{Problem, load, shipped};
+pub use load::{Problem, load, parse, shipped};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -154,7 +154,8 @@ fn around_the_reference(fixture: &Fixture, reference: &Replay, found: &Replay) -
 }
 
 /// The reference's own answers.
-pub(crate) fn of_reference(fixture: &Fixture, reference: &Replay) -> Vec<Tally> {
+#[must_use]
+pub fn of_reference(fixture: &Fixture, reference: &Replay) -> Vec<Tally> {
     judge(&Accuracy::Exact, 1, fixture, reference, reference).steps
 }
 

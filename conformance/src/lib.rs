@@ -16,39 +16,35 @@
 //! |-|-|
 //! | [`fixture`] | bursts and what to expect of them, as data |
 //! | [`mod@reference`] | the answers of an exact limiter to a fixture |
-//! | [`subject`] | what answers: the guests of a target over HTTP, or a limiter in this process |
+//! | [`declared`] | what a limiter declares, by which it is judged |
+//! | [`subject`] | what answers, such as a limiter in this process |
 //! | [`replay`] | sends a fixture to a subject, and keeps the answers |
 //! | [`judge`] | compares the answers with the reference's: a verdict, with its bounds and reasons |
-//! | [`target`] | limiters on their platforms, or on local emulators of them |
-//! | [`run`] | all of this, for whole targets |
-//! | [`soak`] | the same with random traffic and faults |
-//! | [`report`] | the results, for people, programs and CI |
+//! | [`run`] | all of this, for many fixtures |
+//! | [`report`] | the results |
+//! | [`operation`] | what the decisions did at their store |
+//!
+//! The crate `tidegate-harness` runs the same on real platforms and their emulators, with random traffic and faults, and writes
+//! reports for people, programs and CI.
 
-// A full pipe makes the standard library's macros panic; see `output`.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+pub mod declared;
 mod expectation;
 mod expiry;
 pub mod fixture;
 pub mod judge;
+pub mod operation;
 pub mod reference;
 pub mod replay;
 pub mod report;
 pub mod run;
-pub mod soak;
 pub mod subject;
 mod suite;
-pub mod target;
 
 pub use expiry::Rows;
 pub use suite::Suite;
 
 // What only the programs of this repository use.
 #[doc(hidden)]
-pub mod declared;
-#[doc(hidden)]
 pub mod json;
-#[doc(hidden)]
-pub mod output;
-#[doc(hidden)]
-pub mod setup;

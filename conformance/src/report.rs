@@ -1,58 +1,16 @@
-//! Reports: `report.html`, `report.md` and a table for people, `report.json` for machines, `junit.xml` for CI.
+//! The report of a limiter, and of each fixture.
 
 mod fixture;
-mod junit;
 mod latency;
-mod markdown;
-mod mutant;
-mod page;
-mod plan;
-mod table;
 
 pub use fixture::{Counterexample, FixtureReport, Latency};
-pub use junit::escaped as escaped_xml;
-pub use junit::junit;
 pub use latency::Bucket;
-pub use markdown::escaped as escaped_markdown;
-pub use markdown::markdown;
-pub use mutant::MutantReport;
-pub use page::page;
-pub use plan::{Plan, PlannedStep};
-pub use table::table;
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::Accuracy;
-pub use tidegate_traffic::Tidegate;
-use tidegate_traffic::operation::{self, Cost, Operations, PerDecision};
 
 use crate::judge::Verdict;
-use crate::reference::Prepared;
-pub use crate::target::{Cause, Emulator};
-
-/// The schema version of a [`Report`].
-pub const SCHEMA: &str = "tidegate/report/v1";
-
-/// The report of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// The build of Tidegate that ran.
-    pub tidegate: Tidegate,
-    /// The command that runs one fixture on one target. `{target}` and `{fixture}` stand for their names.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub command: String,
-    /// What each fixture does.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fixtures: BTreeMap<String, Plan>,
-    /// The broken limiters, and how many fixtures caught each, if that was tested.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mutants: Vec<MutantReport>,
-    /// The report of each target.
-    pub targets: Vec<TargetReport>,
-}
+use crate::operation::{self, Cost, Operations, PerDecision};
 
 /// The report of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,6 +47,27 @@ pub struct TargetReport {
     pub fixtures: Vec<FixtureReport>,
 }
 
+/// The program that emulates a platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Emulator {
+    /// The name of the program.
+    pub name: String,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// What cannot do, or cannot show, what a fixture asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The platform cannot do it.
+    Platform,
+    /// The adapter does not do it, although the platform could.
+    Adapter,
+    /// The emulator, or virtual time, cannot show it.
+    Emulator,
+}
+
 /// The result of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,34 +82,6 @@ pub enum Status {
     Unavailable,
     /// Something failed, or nothing ran.
     Fail,
-}
-
-impl Report {
-    /// Creates a report for this build.
-    #[must_use]
-    pub fn new(targets: Vec<TargetReport>) -> Self {
-        Self {
-            schema: SCHEMA.into(),
-            tidegate: Tidegate::this(),
-            command: String::new(),
-            fixtures: BTreeMap::new(),
-            mutants: Vec::new(),
-            targets,
-        }
-    }
-
-    /// Adds what the fixtures do.
-    #[must_use]
-    pub fn with_plans(self, cases: &[Prepared]) -> Self {
-        let plans = cases.iter().map(|prepared| (prepared.case.id().to_string(), Plan::of(prepared)));
-        Self { fixtures: plans.collect(), ..self }
-    }
-
-    /// Whether a target failed.
-    #[must_use]
-    pub fn failed(&self) -> bool {
-        self.targets.iter().any(|target| target.status == Status::Fail)
-    }
 }
 
 impl TargetReport {
@@ -153,7 +104,9 @@ impl TargetReport {
         }
     }
 
-    pub(crate) fn ended(self, status: Status, reason: String) -> Self {
+    /// Sets the status, and why it is not [`Status::Pass`].
+    #[must_use]
+    pub fn ended(self, status: Status, reason: String) -> Self {
         Self { status, reason: Some(reason), ..self }
     }
 
@@ -195,8 +148,8 @@ impl TargetReport {
         }
     }
 
-    /// Sums up the operations of the fixtures, and prices them by a platform's list.
-    pub(crate) fn count_operations(&mut self, provider: Option<&str>) {
+    /// Sums up the operations of the fixtures.
+    pub(crate) fn count_operations(&mut self) {
         let (mut sums, mut decisions) = (Operations::new(), 0);
         for one in self.fixtures.iter().filter(|one| one.round_trips.is_some()) {
             decisions += one.decisions;
@@ -205,7 +158,6 @@ impl TargetReport {
             }
         }
         self.operations = operation::per_decision(&sums, decisions);
-        self.cost = provider.filter(|_| decisions > 0).and_then(|provider| operation::cost(provider, &self.operations));
     }
 
     /// The mean round trips per decision over all fixtures, rounded to three decimal places.

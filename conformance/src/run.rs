@@ -1,33 +1,29 @@
-//! Runs fixtures on targets.
+//! Replays fixtures to a subject, and judges the answers by what it declares.
 
 mod gate;
 mod session;
 mod shrink;
 
 pub use gate::differences;
-
-use self::session::Session;
+pub use session::Session;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::{Capabilities, Check, ErrorKind, Key, UnixMillis};
 use tidegate_guest_protocol::{Answer, Route};
-use tidegate_traffic::operation::{self, mean};
 
+use crate::declared::Declares;
 use crate::fixture::{Case, ExpectError, Fixture, Op, RequestFixture, Step};
 use crate::json;
 use crate::judge::{self, Judgement, Verdict, judge, unanswered};
+use crate::operation::{self, mean};
 use crate::reference::{self, Prepared};
 use crate::replay::{self, Replay, replay};
-use crate::report::{Cause, FixtureReport, Latency, Status, TargetReport};
+use crate::report::{Cause, FixtureReport, Latency, TargetReport};
 use crate::subject::{Place, Subject};
-use crate::target::{Running, Target, logged};
-
-/// A target that has died this often is not started again.
-const DEATHS_MAX: usize = 3;
 
 /// Computes the reference's answers, and rejects fixtures that contradict them.
 ///
@@ -64,83 +60,28 @@ pub async fn prepare_all(cases: Vec<Case>) -> Vec<Prepared> {
     prepared
 }
 
-/// Starts a target, runs fixtures on it, and stops it. Calls `done` after each fixture.
-///
-/// If the target dies, it is started again for the next fixture, a few times.
-pub async fn target(target: &dyn Target, cases: &[Prepared], mut done: impl FnMut(&FixtureReport)) -> TargetReport {
-    let declared = target.facts().capabilities;
-    let mut report = TargetReport::new(target.name(), &declared.accuracy);
-    report.runtime = target.facts().runtime.map(str::to_string);
-    match target.emulator() {
-        Ok(emulator) => report.emulator = Some(emulator),
-        Err(reason) => return report.ended(Status::Unavailable, reason),
-    }
-    let mut running = match start(target).await {
-        Ok(running) => running,
-        Err(reason) => return report.ended(Status::Fail, reason),
-    };
-    let (began, mut session, mut deaths) = (Instant::now(), Session::default(), 0);
-    while let Err(reason) = session.replay(target, &running, cases, &mut report, &mut done).await {
-        running.stop().await;
-        deaths += 1;
-        let end = || Err(format!("it is not started again after {DEATHS_MAX} deaths"));
-        running = match if deaths < DEATHS_MAX { start(target).await } else { end() } {
-            Ok(running) => running,
-            Err(why) => {
-                let left = cases.len() - report.fixtures.len();
-                session.conclude(target, &mut report);
-                report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let reason = format!("died in {reason}; {why}, so {left} fixtures were not tried");
-                return report.ended(Status::Fail, reason);
-            }
-        };
-    }
-    session.conclude(target, &mut report);
-    running.stop().await;
-    report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    report.concluded(&declared.accuracy, target.facts().stub)
-}
-
-/// Starts a target, and waits until its guests answer and declare its capabilities.
-///
-/// # Errors
-/// Says what went wrong. Nothing is left running.
-pub async fn start(target: &dyn Target) -> Result<Running, String> {
-    let running = logged(target.name(), target.start()).await;
-    let running = running.map_err(|reason| format!("did not start: {reason}"))?;
-    let ready = async {
-        running.check(&target.facts().capabilities).await?;
-        running.settle().await
-    };
-    if let Err(reason) = ready.await {
-        running.stop().await;
-        return Err(reason);
-    }
-    Ok(running)
-}
-
-/// Replays fixtures on a running target, and adds the results to its report. Those after its death are missing there.
+/// Replays fixtures to a subject, and adds the results to its report. Those after its death are missing there.
 pub async fn fixtures(
-    target: &dyn Target,
+    limiter: &dyn Declares,
     subject: &impl Subject,
     cases: &[Prepared],
     report: &mut TargetReport,
     done: &mut impl FnMut(&FixtureReport),
 ) {
     let mut session = Session::default();
-    let _dead = session.replay(target, subject, cases, report, done).await;
-    session.conclude(target, report);
+    let _dead = session.replay(limiter, subject, cases, report, done).await;
+    session.conclude(report);
 }
 
-/// Replays one fixture on a running target, and judges it by these capabilities. If it fails, it is reduced.
-pub(crate) async fn one(
-    target: &dyn Target,
+/// Replays one fixture to a subject, and judges it by these capabilities. If it fails, it is reduced.
+pub async fn one(
+    limiter: &dyn Declares,
     declared: &Capabilities,
     subject: &impl Subject,
     prepared: &Prepared,
     prefix: &str,
 ) -> FixtureReport {
-    let mut report = case(target, declared, subject, prepared, prefix, &mut Vec::new()).await;
+    let mut report = case(limiter, declared, subject, prepared, prefix, &mut Vec::new()).await;
     if let (Verdict::Fail, Case::Decision(fixture)) = (report.verdict, &prepared.case) {
         report.smallest = shrink::smallest(declared, fixture, subject, prefix).await;
     }
@@ -155,7 +96,7 @@ fn prefix(place: usize) -> String {
 }
 
 async fn case(
-    target: &dyn Target,
+    limiter: &dyn Declares,
     declared: &Capabilities,
     subject: &impl Subject,
     prepared: &Prepared,
@@ -168,13 +109,13 @@ async fn case(
     }
     match &prepared.case {
         Case::Request(fixture) => request(fixture, subject).await,
-        Case::Gate(fixture) => gate::gate(target, declared, fixture, subject, prefix).await,
-        Case::Decision(fixture) => match unsupported(target, declared, fixture) {
-            None => match target.unverified(fixture) {
+        Case::Gate(fixture) => gate::gate(limiter, declared, fixture, subject, prefix).await,
+        Case::Decision(fixture) => match unsupported(limiter, declared, fixture) {
+            None => match limiter.unverified(fixture) {
                 Some((cause, reason)) => {
                     FixtureReport::new(&fixture.id, Verdict::Unverified).because(reason).caused(cause)
                 }
-                None if let Some(reason) = target.facts().stub => answered(fixture, subject, prefix, reason).await,
+                None if let Some(reason) = limiter.declared().stub => answered(fixture, subject, prefix, reason).await,
                 None => decision(declared, fixture, &prepared.reference, subject, prefix, latencies).await,
             },
             Some(Missing::Disturbance) => {
@@ -182,7 +123,7 @@ async fn case(
                 FixtureReport::new(&fixture.id, Verdict::Unsupported).because(reason).caused(Cause::Emulator)
             }
             Some(Missing::Capability(places)) => {
-                declined(fixture, subject, prefix, &places).await.caused(target.facts().limited_by())
+                declined(fixture, subject, prefix, &places).await.caused(limiter.declared().limited_by())
             }
         },
     }
@@ -244,22 +185,22 @@ async fn answered(fixture: &Fixture, subject: &impl Subject, prefix: &str, stub:
     }
 }
 
-/// Why a target does not support a fixture.
+/// Why a limiter does not support a fixture.
 enum Missing {
-    /// The target's store cannot be disturbed.
+    /// The limiter's store cannot be disturbed.
     Disturbance,
     /// These steps need a capability that is not declared.
     Capability(Vec<usize>),
 }
 
-/// Whether a target supports a fixture.
+/// Whether a limiter supports a fixture.
 #[must_use]
-pub fn supports(target: &dyn Target, fixture: &Fixture) -> bool {
-    unsupported(target, &target.facts().capabilities, fixture).is_none()
+pub fn supports(limiter: &dyn Declares, fixture: &Fixture) -> bool {
+    unsupported(limiter, &limiter.declared().capabilities, fixture).is_none()
 }
 
-fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) -> Option<Missing> {
-    if fixture.steps.iter().filter_map(|step| step.disturb).any(|disturb| !target.can(disturb)) {
+fn unsupported(limiter: &dyn Declares, declared: &Capabilities, fixture: &Fixture) -> Option<Missing> {
+    if fixture.steps.iter().filter_map(|step| step.disturb).any(|disturb| !limiter.can(disturb)) {
         return Some(Missing::Disturbance);
     }
     let needs_more = fixture.steps_with_policy().filter(|(_, step, policy)| {
@@ -274,8 +215,8 @@ fn unsupported(target: &dyn Target, declared: &Capabilities, fixture: &Fixture) 
             supported.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
         };
         match step.op {
-            Op::Check => !target.takes(policy) || lacks(declared.supports(&check)),
-            Op::Peek => !declared.peek || !target.takes(policy) || lacks(declared.supports(&check)),
+            Op::Check => !limiter.takes(policy) || lacks(declared.supports(&check)),
+            Op::Peek => !declared.peek || !limiter.takes(policy) || lacks(declared.supports(&check)),
             Op::Settle | Op::Release => !declared.idempotency || lacks(declared.supports_policy(policy)),
             Op::Refund => !declared.refund || lacks(declared.supports_policy(policy)),
             Op::Block => !declared.block || lacks(declared.supports_policy(policy)),

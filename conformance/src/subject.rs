@@ -1,18 +1,16 @@
-//! What fixtures are replayed against: guests over HTTP, or a limiter in this process.
+//! What fixtures are replayed against, such as a limiter in this process.
 
-mod http;
 mod in_process;
 
-pub use http::{Http, Version};
 pub use in_process::InProcess;
 
 use std::future::Future;
 
 use bytes::Bytes;
 use tidegate_guest_protocol::{Reply, Route};
-use tidegate_traffic::operation::Operations;
 
 use crate::fixture::Disturb;
+use crate::operation::Operations;
 
 /// A limiter that speaks the guests' protocol.
 pub trait Subject {

@@ -7,11 +7,11 @@ use tidegate_core::Limiter;
 use tidegate_guest_protocol::{Reply, Route, serve};
 use wildmatch::WildMatch;
 
+use crate::declared::Declared;
 use crate::fixture::{self, Case};
 use crate::report::TargetReport;
 use crate::run::{self, prepare};
 use crate::subject::{Place, Subject};
-use crate::target::Outside;
 
 /// Replays fixtures against a limiter from outside this repository.
 ///
@@ -79,14 +79,14 @@ impl Suite {
     ) -> Result<TargetReport, String> {
         let limiters: Vec<Arc<L>> = limiters.into_iter().map(Arc::new).collect();
         let Some(first) = limiters.first() else { return Err(format!("{name}: pass at least one limiter")) };
-        let declared = first.capabilities();
-        let target = Outside::here(name, declared);
+        let declared = Declared::new(first.capabilities());
+        let accuracy = declared.capabilities.accuracy;
         let cases = prepare(self.cases).await.map_err(|wrong| wrong.join("\n"))?;
-        let mut report = TargetReport::new(name, &declared.accuracy);
+        let mut report = TargetReport::new(name, &accuracy);
         let began = Instant::now();
-        run::fixtures(&target, &Tasks(limiters), &cases, &mut report, &mut |_| {}).await;
+        run::fixtures(&declared, &Tasks(limiters), &cases, &mut report, &mut |_| {}).await;
         report.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(report.concluded(&declared.accuracy, None))
+        Ok(report.concluded(&accuracy, None))
     }
 }
 

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use jsonschema::Validator;
 use serde_json::Value;
-use tidegate_conformance::fixture::load;
-use tidegate_conformance::target::workspace;
+use tidegate_conformance::fixture::{load, shipped};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -26,7 +25,7 @@ const GATE: &str = r#"{ "id": "gate/b", "about": "x", "platform": "spin", "rules
     "steps": [{ "at_ms": 0, "path": "/", "expect": { "passed": 1 } }] }"#;
 
 fn schema() -> Result<Validator> {
-    let text = fs::read_to_string(workspace().join("fixtures/schema.json"))?;
+    let text = fs::read_to_string(shipped().join("schema.json"))?;
     Ok(jsonschema::draft202012::new(&serde_json::from_str(&text)?)?)
 }
 
@@ -55,7 +54,7 @@ fn each_fixture(folder: &Path, check: &mut impl FnMut(&Path, &Value)) -> Result<
 #[test]
 fn every_fixture_is_valid() -> Result<()> {
     let (schema, mut wrong, mut count) = (schema()?, Vec::new(), 0);
-    each_fixture(&workspace().join("fixtures"), &mut |path, document| {
+    each_fixture(shipped(), &mut |path, document| {
         count += 1;
         wrong.extend(schema.iter_errors(document).map(|error| format!("{}: {error}", path.display())));
     })?;

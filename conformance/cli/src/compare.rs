@@ -186,7 +186,8 @@ mod tests {
 
     use super::{Summary, changes};
     use tidegate_conformance::judge::Verdict;
-    use tidegate_conformance::report::{FixtureReport, Report, Status, TargetReport};
+    use tidegate_conformance::report::{FixtureReport, Status, TargetReport};
+    use tidegate_harness::report::Report;
 
     fn report(change: impl FnOnce(&mut Report)) -> Summary {
         let mut target = TargetReport::new("redis", &Accuracy::Exact);

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args as _, FromArgMatches};
-use tidegate_conformance::output::errln;
-use tidegate_conformance::target;
+use tidegate_harness::output::errln;
+use tidegate_harness::target;
 
 /// Why a command failed.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tidegate::export::{Plan, Platform, Source, export};
-use tidegate_conformance::target::workspace;
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use tidegate_conformance::target::workspace;
 use tidegate_core::gate::Rules;
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
-use tidegate_conformance::target::program;
 use tidegate_core::{Limiter as _, MemoryLimiter};
+use tidegate_harness::target::program;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 

@@ -16,7 +16,7 @@ use hyper::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tidegate_conformance::target::workspace;
+use tidegate_harness::target::workspace;
 use tidegate_measured::{Measurement, ROUNDS, Unit, median, shortened};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -13,9 +13,9 @@ mod table;
 use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
-use tidegate::program::now;
-use tidegate_conformance::report::Tidegate;
+use tidegate_core::UnixMillis;
 use tidegate_measured::{Aim, At, Line, Unit};
+use tidegate_traffic::Tidegate;
 
 pub use page::page;
 pub use spread::Spread;
@@ -127,7 +127,7 @@ impl BenchReport {
             schema: SCHEMA.into(),
             tidegate: Tidegate::this(),
             machine: Machine::here(),
-            made_at_s: now().get() / 1_000,
+            made_at_s: UnixMillis::now().get() / 1_000,
             quick: false,
             failed: Vec::new(),
             measurements,

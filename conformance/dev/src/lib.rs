@@ -4,7 +4,7 @@
 //! claims. [`pages`] does what the start pages print. [`predict`] holds the simulator to what the targets did, and [`mod@bench`] compares what the
 //! benchmarks measured. [`mod@rules_page`] is the reference of rules files.
 
-// A full pipe makes the standard library's macros panic; see `tidegate_conformance::output`.
+// A full pipe makes the standard library's macros panic; see `tidegate_harness::output`.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod bench;

@@ -17,10 +17,10 @@ use serde::Serialize;
 use tidegate_conformance::fixture::{Fixture, Op, Step};
 use tidegate_conformance::reference;
 use tidegate_conformance::replay::replay;
-use tidegate_conformance::run;
-use tidegate_conformance::target::peer::{self as host, Host};
-use tidegate_conformance::target::{Running, Target};
 use tidegate_core::{Policy, Rule};
+use tidegate_harness::run;
+use tidegate_harness::target::peer::{self as host, Host};
+use tidegate_harness::target::{Running, Target};
 
 /// A rate limiter of this project or of another.
 #[derive(Clone, Copy)]

@@ -14,14 +14,14 @@ use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
 use tidegate_conformance::fixture::Case;
 use tidegate_conformance::judge::Verdict;
+use tidegate_conformance::operation::Operations;
 use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::{FixtureReport, TargetReport};
 use tidegate_conformance::run;
 use tidegate_conformance::subject::{Place, Subject};
-use tidegate_conformance::target::Target;
 use tidegate_core::{Accuracy, Capabilities, Dimensions, UnixMillis};
 use tidegate_guest_protocol::{Call, Reply, Route, serve};
-use tidegate_traffic::operation::Operations;
+use tidegate_harness::target::Target;
 use tidegate_traffic::simulate::{Fleet, Isolate, Model, World};
 use tokio::sync::Semaphore;
 
@@ -73,7 +73,7 @@ fn emulator(target: &str) -> Option<Emulator> {
 /// The simulated limiter cannot be configured.
 pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<TargetReport>, String> {
     let Some(emulator) = emulator(target.name()) else { return Ok(None) };
-    let declared = target.facts().capabilities;
+    let declared = target.declared().capabilities;
     let predicted = |prepared: &&Prepared| is_predicted(target, emulator.model, &prepared.case);
     let mut report = TargetReport::new(target.name(), &declared.accuracy);
     for one in cases.iter().filter(predicted) {
@@ -87,7 +87,7 @@ pub async fn predict(target: &dyn Target, cases: &[Prepared]) -> Result<Option<T
             () = simulated.drive() => {}
         }
     }
-    Ok(Some(report.concluded(&declared.accuracy, target.facts().stub)))
+    Ok(Some(report.concluded(&declared.accuracy, target.declared().stub)))
 }
 
 fn is_predicted(target: &dyn Target, model: Model, case: &Case) -> bool {

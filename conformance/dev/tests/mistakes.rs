@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
-use tidegate_conformance::target::workspace;
 use tidegate_dev::mistakes::all;
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 
 use tempfile::TempDir;
-use tidegate_conformance::target::workspace;
 use tidegate_dev::pages::{Page, Session, all};
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -7,10 +7,11 @@ use serde_json::Value;
 use tidegate_conformance::fixture::{self, Case};
 use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::reference::Prepared;
-use tidegate_conformance::report::{Report, TargetReport};
+use tidegate_conformance::report::TargetReport;
 use tidegate_conformance::run::prepare;
-use tidegate_conformance::target::{ALL, program};
 use tidegate_dev::predict::predict;
+use tidegate_harness::report::Report;
+use tidegate_harness::target::{ALL, program};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -3,10 +3,10 @@
 use std::fs;
 
 use serde_json::Value;
-use tidegate_conformance::target::workspace;
 use tidegate_core::gate::{Gate, Rules};
 use tidegate_core::{ClientIpSource, ErasedLimiter, MemoryLimiter, Platform};
 use tidegate_dev::rules_page::{page, tables, tables_of};
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate_traffic::operation::Operations;
 
+use super::Cause;
 use crate::judge::{Tally, Verdict};
-use crate::target::Cause;
+use crate::operation::Operations;
 
 /// The report of a fixture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct FixtureReport {
     /// How long the answers took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// The answers to each step. It is empty if they are those of the [plan](super::Plan), which an exact target gives.
+    /// The answers to each step. It is empty if they are those of the reference, which an exact target gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Tally>,
 }

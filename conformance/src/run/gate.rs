@@ -8,11 +8,11 @@ use tidegate_core::{
 };
 use tidegate_guest_protocol::{Answer, Fixed, Judged, Reply, Route};
 
+use crate::declared::Declares;
 use crate::fixture::{GateFixture, GateStep, has_number};
 use crate::judge::{Tally, Verdict};
 use crate::report::{Cause, FixtureReport};
 use crate::subject::{InProcess, Place, Subject};
-use crate::target::Target;
 
 /// What a subject let pass, and what is wrong with it.
 #[derive(Default)]
@@ -34,22 +34,22 @@ pub async fn differences(fixture: &GateFixture, subject: &impl Subject) -> Vec<S
 }
 
 pub(super) async fn gate(
-    target: &dyn Target,
+    limiter: &dyn Declares,
     declared: &Capabilities,
     fixture: &GateFixture,
     subject: &impl Subject,
     prefix: &str,
 ) -> FixtureReport {
     let plain = |verdict| FixtureReport::new(&fixture.id, verdict);
-    let supported = supports(target, declared, fixture).map(|rules| rules && target.facts().has_gate);
+    let supported = supports(limiter, declared, fixture).map(|rules| rules && limiter.declared().has_gate);
     let judgement = match supported {
-        Ok(true) => match target.facts().stub {
+        Ok(true) => match limiter.declared().stub {
             Some(stub) => return plain(Verdict::Unverified).because(stub).caused(Cause::Emulator),
             None => judge(&declared.accuracy, fixture, subject, prefix).await,
         },
         Ok(false) => match declined(fixture, subject, prefix).await {
             reasons if reasons.is_empty() => {
-                return plain(Verdict::Unsupported).caused(target.facts().limited_by());
+                return plain(Verdict::Unsupported).caused(limiter.declared().limited_by());
             }
             reasons => Judgement { reasons, ..Judgement::default() },
         },
@@ -71,14 +71,14 @@ pub(super) async fn gate(
     }
 }
 
-/// Whether a target declares all that a fixture needs.
-fn supports(target: &dyn Target, declared: &Capabilities, fixture: &GateFixture) -> Result<bool, Error> {
+/// Whether a limiter declares all that a fixture needs.
+fn supports(limiter: &dyn Declares, declared: &Capabilities, fixture: &GateFixture) -> Result<bool, Error> {
     let rules = fixture.parse_rules()?.verify_tokens(Fixed(None));
-    let takes = rules.rules().iter().all(|rule| rule.policies().all(|policy| target.takes(policy)));
+    let takes = rules.rules().iter().all(|rule| rule.policies().all(|policy| limiter.takes(policy)));
     let steps = fixture.steps.iter().all(|step| {
         (declared.costs || step.cost.is_none_or(|cost| cost == 1)) && (declared.idempotency || step.token.is_none())
     });
-    let store = Declared(*declared);
+    let store = OnlyDeclares(*declared);
     match tidegate_guest_protocol::gate(rules, &fixture.stores(), &store, ClientIpSource::new(Platform::Direct)) {
         Ok(_) => Ok(takes && steps),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
@@ -203,9 +203,9 @@ fn named(place: usize, step: &GateStep) -> String {
 }
 
 /// A limiter that only declares what it supports.
-struct Declared(Capabilities);
+struct OnlyDeclares(Capabilities);
 
-impl Limiter for Declared {
+impl Limiter for OnlyDeclares {
     fn capabilities(&self) -> Capabilities {
         self.0
     }

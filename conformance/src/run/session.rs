@@ -1,21 +1,21 @@
-//! The fixtures of one target, which may die in between.
+//! The fixtures of one subject, which may die in between.
 
 use std::time::Duration;
 
 use super::{case, prefix, shrink};
+use crate::declared::Declares;
 use crate::fixture::Case;
 use crate::judge::Verdict;
 use crate::reference::Prepared;
 use crate::report::{Bucket, FixtureReport, TargetReport};
 use crate::subject::Subject;
-use crate::target::Target;
 
-/// The most failed fixtures of a target that are reduced. The others usually fail for the same reason.
+/// The most failed fixtures of a subject that are reduced. The others usually fail for the same reason.
 const REDUCED_MAX: usize = 5;
 
-/// How far the fixtures of a target have come.
+/// How far the fixtures of a subject have come.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub struct Session {
     /// The place of the next fixture.
     next: usize,
     reduced: usize,
@@ -26,20 +26,20 @@ impl Session {
     /// Replays the fixtures that are left, and adds the results to the report.
     ///
     /// # Errors
-    /// Says in which fixture the target has died. That fixture has failed, and the others are left.
-    pub(super) async fn replay(
+    /// Says in which fixture the subject has died. That fixture has failed, and the others are left.
+    pub async fn replay(
         &mut self,
-        target: &dyn Target,
+        limiter: &dyn Declares,
         subject: &impl Subject,
         cases: &[Prepared],
         report: &mut TargetReport,
         done: &mut impl FnMut(&FixtureReport),
     ) -> Result<(), String> {
-        let declared = target.facts().capabilities;
+        let declared = limiter.declared().capabilities;
         while let Some(prepared) = cases.get(self.next) {
             let prefix = prefix(self.next);
             self.next += 1;
-            let mut one = case(target, &declared, subject, prepared, &prefix, &mut self.latencies).await;
+            let mut one = case(limiter, &declared, subject, prepared, &prefix, &mut self.latencies).await;
             let life = if one.verdict == Verdict::Fail { subject.alive().await } else { Ok(()) };
             match (&life, &prepared.case) {
                 (Err(reason), _) => one.reasons.push(format!("after it, a guest does not answer: {reason}")),
@@ -58,8 +58,8 @@ impl Session {
     }
 
     /// Adds what all fixtures show together.
-    pub(super) fn conclude(self, target: &dyn Target, report: &mut TargetReport) {
+    pub fn conclude(self, report: &mut TargetReport) {
         report.latency = Bucket::of(&self.latencies);
-        report.count_operations(target.facts().provider);
+        report.count_operations();
     }
 }

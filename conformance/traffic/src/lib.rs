@@ -1,13 +1,13 @@
 //! Traffic against rate limits, without a network.
 //!
 //! [`simulate`] runs the adapters in a fleet of locations and isolates, on virtual time. [`accesslog`] tells what rules would have
-//! done to the requests of a log. [`operation`] counts and prices what decisions do at their stores, here and on the real
-//! platforms. [`page`] makes HTML reports, and [`table()`] tables for a terminal.
+//! done to the requests of a log. [`prices`] tells what platforms charge for what decisions do at their stores. [`page`] makes HTML
+//! reports, and [`table()`] tables for a terminal.
 
 pub mod accesslog;
 mod build;
-pub mod operation;
 pub mod page;
+pub mod prices;
 pub mod simulate;
 mod table;
 

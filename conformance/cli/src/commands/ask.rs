@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::str::FromStr;
 
-use tidegate_conformance::output::{err, errln};
+use tidegate_harness::output::{err, errln};
 
 use crate::program::Failure;
 

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::json;
-use tidegate_conformance::output::{errln, outln};
 use tidegate_core::Error;
 use tidegate_core::gate::Rules;
 use tidegate_core::lending::Terms;
+use tidegate_harness::output::{errln, outln};
 
 use crate::program::rules::text;
 use crate::program::{Failure, counted};

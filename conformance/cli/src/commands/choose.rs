@@ -5,7 +5,7 @@ mod platform;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 
-use tidegate_conformance::output::{errln, outln};
+use tidegate_harness::output::{errln, outln};
 use tidegate_traffic::simulate::{Outcome, designs, percent};
 
 use self::candidates::candidates;

@@ -1,9 +1,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use tidegate_conformance::output::{err, out, outln};
-use tidegate_conformance::report::Report;
 use tidegate_core::internal::Instead;
+use tidegate_harness::output::{err, out, outln};
+use tidegate_harness::report::Report;
 use wildmatch::WildMatch;
 
 use crate::compare::{self, Change, Exactness, Summary, Transition, badge, changes, html, markdown, text};

@@ -2,9 +2,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tidegate_conformance::output::{errln, out, outln};
 use tidegate_core::gate::{Explanation, Listed, Request, Rules};
 use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
+use tidegate_harness::output::{errln, out, outln};
 
 use super::check;
 use crate::program::Failure;

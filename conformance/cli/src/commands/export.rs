@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use tidegate_conformance::output::{err, errln, out, outln};
+use tidegate_harness::output::{err, errln, out, outln};
 
 use crate::export::{Export, Plan, Platform, export};
 use crate::program::{Failure, rules};

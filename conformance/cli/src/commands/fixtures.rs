@@ -1,5 +1,5 @@
 use tidegate_conformance::fixture::Case;
-use tidegate_conformance::output::outln;
+use tidegate_harness::output::outln;
 
 use crate::program::{Failure, Selection, counted};
 

@@ -1,7 +1,7 @@
 use std::io::Read as _;
 
-use tidegate_conformance::output::outln;
 use tidegate_core::Key;
+use tidegate_harness::output::outln;
 
 use crate::program::Failure;
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use tidegate_conformance::output::{errln, out};
 use tidegate_core::Error;
 use tidegate_core::internal::Instead;
+use tidegate_harness::output::{errln, out};
 use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Together, Tuned, page,
     text, tune,

@@ -10,13 +10,15 @@ use futures_util::stream::FuturesUnordered;
 use tidegate_conformance::declared::Declared;
 use tidegate_conformance::fixture::Case;
 use tidegate_conformance::judge::Verdict;
-use tidegate_conformance::output::{errln, out, outln};
 use tidegate_conformance::reference::Prepared;
-use tidegate_conformance::report::{MutantReport, Report, Status, TargetReport, junit, markdown, page, table};
-use tidegate_conformance::run;
-use tidegate_conformance::setup::Setup;
-use tidegate_conformance::target::{ALL, Deployment, Live, Outside, PLATFORMS, Target, logs_in};
+use tidegate_conformance::report::{Status, TargetReport};
+use tidegate_conformance::run::prepare_all;
 use tidegate_core::internal::Instead;
+use tidegate_harness::output::{errln, out, outln};
+use tidegate_harness::report::{MutantReport, Report, junit, markdown, page, table};
+use tidegate_harness::run;
+use tidegate_harness::setup::Setup;
+use tidegate_harness::target::{ALL, Deployment, Live, Outside, PLATFORMS, Target, logs_in};
 
 use super::compare::{is_worse, read_one};
 use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
@@ -242,7 +244,7 @@ fn jobs(wanted: Option<NonZeroUsize>) -> usize {
 /// Runs the targets in order, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
 async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
     let mut setup = if setup { Some(Setup::start(targets, tell).await.map_err(Failure::Usage)?) } else { None };
-    let prepared = run::prepare_all(cases).await;
+    let prepared = prepare_all(cases).await;
     let mut waiting = targets.to_vec();
     let mut reports = Vec::with_capacity(targets.len());
     let mut running = FuturesUnordered::new();

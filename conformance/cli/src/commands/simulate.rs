@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use comfy_table::Table;
-use tidegate_conformance::output::outln;
 use tidegate_core::internal::Instead;
 use tidegate_core::{Millis, Policy, Quota};
+use tidegate_harness::output::outln;
 use tidegate_traffic::simulate::{
     Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, bars, chart, designs, page, percent,
     simulate_all,

@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
 use tidegate_conformance::judge::Verdict;
-use tidegate_conformance::output::{errln, outln};
 use tidegate_conformance::report::FixtureReport;
-use tidegate_conformance::run;
-use tidegate_conformance::soak::{Round, Tally};
-use tidegate_conformance::target::Target;
 use tidegate_core::UnixMillis;
+use tidegate_harness::output::{errln, outln};
+use tidegate_harness::run;
+use tidegate_harness::soak::{Round, Tally};
+use tidegate_harness::target::Target;
 
 use super::run::target;
 use crate::program::{Failure, block_on, counted, tell};
@@ -44,7 +44,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(15);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let target = target(&args.target)?;
-    if let Some(reason) = target.facts().stub {
+    if let Some(reason) = target.declared().stub {
         return Err(Failure::Usage(format!("{}: {reason}, so there is nothing to test", args.target)));
     }
     target.emulator().map_err(|missing| Failure::Usage(format!("{}: {missing}", args.target)))?;

@@ -1,6 +1,6 @@
 use comfy_table::ContentArrangement;
-use tidegate_conformance::output::outln;
-use tidegate_conformance::target::ALL;
+use tidegate_harness::output::outln;
+use tidegate_harness::target::ALL;
 
 use crate::program::Failure;
 
@@ -17,7 +17,7 @@ pub(super) fn run() -> Result<(), Failure> {
             Ok(emulator) => format!("yes: {} {}", emulator.name, emulator.version),
             Err(reason) => format!("no: {reason}"),
         };
-        let accuracy = target.facts().capabilities.accuracy.to_string();
+        let accuracy = target.declared().capabilities.accuracy.to_string();
         table.add_row([target.name(), target.facts().about, &accuracy, &here]);
     }
     outln!("{table}");

@@ -1,7 +1,8 @@
 //! Badges for a README.
 
 use tidegate_conformance::judge::Verdict;
-use tidegate_conformance::report::{Report, Status, TargetReport, escaped_xml};
+use tidegate_conformance::report::{Status, TargetReport};
+use tidegate_harness::report::{Report, escaped_xml};
 
 /// Renders an SVG that shows the result of a report, or of one of its targets.
 #[must_use]

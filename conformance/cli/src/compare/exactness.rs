@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate_conformance::report::{Emulator, Report, Status, Tidegate};
+use tidegate_conformance::report::{Emulator, Status};
+use tidegate_harness::report::Report;
+use tidegate_traffic::Tidegate;
 
 use super::TargetSummary;
 

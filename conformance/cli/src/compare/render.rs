@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_conformance::report::{escaped_markdown, escaped_xml};
+use tidegate_harness::report::{escaped_markdown, escaped_xml};
 use tidegate_traffic::page::STYLE;
 
 use super::Transition;

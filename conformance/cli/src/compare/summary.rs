@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tidegate_conformance::judge::Verdict;
-use tidegate_conformance::report::{FixtureReport, Report, Status, TargetReport, Tidegate};
-use tidegate_traffic::operation::PerDecision;
+use tidegate_conformance::operation::PerDecision;
+use tidegate_conformance::report::{FixtureReport, Status, TargetReport};
+use tidegate_harness::report::Report;
+use tidegate_traffic::Tidegate;
 
 /// The schema version of a [`Summary`].
 pub const SCHEMA: &str = "tidegate/summary/v1";

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tidegate_conformance::judge::Verdict;
-use tidegate_conformance::output::errln;
 use tidegate_conformance::report::{FixtureReport, TargetReport};
+use tidegate_harness::output::errln;
 
 /// The terminal, which the bar shares with the lines above it.
 static TERMINAL: LazyLock<Option<MultiProgress>> = LazyLock::new(|| stderr().is_terminal().then(MultiProgress::new));

@@ -3,7 +3,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidegate_conformance::json;
-use tidegate_conformance::report::{Report, SCHEMA};
+use tidegate_harness::report::{Report, SCHEMA};
 
 use super::Failure;
 

@@ -3,8 +3,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use tidegate::program::{Failure, counted};
-use tidegate_conformance::output::{errln, out, outln};
-use tidegate_conformance::target::workspace;
+use tidegate_harness::output::{errln, out, outln};
+use tidegate_harness::target::workspace;
 
 use crate::bench::{BenchReport, page, table};
 

@@ -2,8 +2,8 @@ use std::path::PathBuf;
 
 use comfy_table::ContentArrangement;
 use tidegate::program::{Failure, Selection, block_on, counted, default_out};
-use tidegate_conformance::output::outln;
-use tidegate_conformance::report::MutantReport;
+use tidegate_harness::output::outln;
+use tidegate_harness::report::MutantReport;
 
 use crate::mutants;
 

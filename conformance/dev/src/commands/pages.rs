@@ -1,6 +1,6 @@
 use tidegate::program::{Failure, counted, tell};
-use tidegate_conformance::output::outln;
-use tidegate_conformance::target::workspace;
+use tidegate_harness::output::outln;
+use tidegate_harness::target::workspace;
 
 use crate::pages::{Session, all};
 

@@ -4,8 +4,8 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use tidegate::program::{Failure, Selection, block_on, counted, tell};
 use tidegate_conformance::fixture::Case;
-use tidegate_conformance::output::{errln, outln};
 use tidegate_core::internal::Instead;
+use tidegate_harness::output::{errln, outln};
 
 use crate::peer::{Found, Peer, PeerReport, all};
 

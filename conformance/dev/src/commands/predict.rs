@@ -2,9 +2,9 @@ use std::path::PathBuf;
 
 use comfy_table::Table;
 use tidegate::program::{Failure, Selection, block_on, report, tell};
-use tidegate_conformance::output::outln;
 use tidegate_conformance::report::TargetReport;
-use tidegate_conformance::target::ALL;
+use tidegate_harness::output::outln;
+use tidegate_harness::target::ALL;
 
 use crate::predict::{self, Compared};
 
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let Some(found) = real.targets.iter().find(ran) else { continue };
         tell(&format!("predicting {}", target.name()));
         if let Some(predicted) = block_on(predict::predict(*target, &prepared))?.map_err(Failure::Usage)? {
-            all.push(predict::compare(&predicted, found, &target.facts().capabilities.accuracy));
+            all.push(predict::compare(&predicted, found, &target.declared().capabilities.accuracy));
         }
     }
     if all.is_empty() {

@@ -1,8 +1,8 @@
 use std::fs;
 
 use tidegate::program::Failure;
-use tidegate_conformance::output::outln;
-use tidegate_conformance::target::workspace;
+use tidegate_harness::output::outln;
+use tidegate_harness::target::workspace;
 
 use crate::rules_page::page;
 

@@ -2,16 +2,17 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use tidegate_conformance::declared::{Declared, Declares};
 use tidegate_conformance::fixture::{Case, Disturb, load, shipped};
 use tidegate_conformance::judge::{Verdict, judge};
 use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::replay::replay;
-use tidegate_conformance::report::FixtureReport;
+use tidegate_conformance::report::{Emulator, FixtureReport};
 use tidegate_conformance::run::prepare;
-use tidegate_conformance::soak::{Round, Tally};
 use tidegate_conformance::subject::{InProcess, Subject};
-use tidegate_conformance::target::{Emulator, Facts, Outside, Running, Target};
 use tidegate_core::{Accuracy, Capabilities, Drift, Limiter as _, MemoryLimiter};
+use tidegate_harness::soak::{Round, Tally};
+use tidegate_harness::target::{Facts, Running, Target};
 
 use super::lending::Borrowed;
 use super::limiter::Fault;
@@ -53,16 +54,26 @@ async fn failed(fault: Fault, cases: &[Prepared]) -> Option<&str> {
     None
 }
 
-/// A target in this process whose borrowers can be killed, and asked by clients that abort their requests.
-struct Mortal(Capabilities);
+/// A target in this process.
+struct Here {
+    declared: Declared,
+    /// Whether its borrowers can be killed, and asked by clients that abort their requests.
+    lends: bool,
+}
 
-impl Target for Mortal {
-    fn facts(&self) -> Facts<'_> {
-        Facts::new("mortal", "borrowers that can be killed", self.0)
+impl Declares for Here {
+    fn declared(&self) -> Declared {
+        self.declared
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        lending::can_be_disturbed(disturb)
+        self.lends && lending::can_be_disturbed(disturb)
+    }
+}
+
+impl Target for Here {
+    fn facts(&self) -> Facts<'_> {
+        Facts::new("here", "a limiter in this process")
     }
 
     fn emulator(&self) -> Result<Emulator, String> {
@@ -76,13 +87,14 @@ impl Target for Mortal {
 
 /// The first of 20 rounds that fails.
 async fn first_violation(subject: &impl Subject) -> Option<FixtureReport> {
-    first_violation_of(&Outside::here("soaked", MemoryLimiter::new().capabilities()), subject).await
+    first_violation_of(MemoryLimiter::new().capabilities(), false, subject).await
 }
 
-async fn first_violation_of(target: &dyn Target, subject: &impl Subject) -> Option<FixtureReport> {
+async fn first_violation_of(can: Capabilities, lends: bool, subject: &impl Subject) -> Option<FixtureReport> {
+    let target = Here { declared: Declared::new(can), lends };
     let mut tally = Tally::default();
     for number in 0..20 {
-        let report = Round { seed: 7, number }.play(target, subject, &mut tally).await.expect("a round");
+        let report = Round { seed: 7, number }.play(&target, subject, &mut tally).await.expect("a round");
         if report.verdict == Verdict::Fail {
             return Some(report);
         }
@@ -106,7 +118,7 @@ async fn random_traffic_finds_what_is_broken_and_nothing_else() {
 async fn random_traffic_with_kills_and_aborts_finds_loans_that_are_lost() {
     let found = async |fault| {
         let borrowed = Borrowed::new(fault).expect("terms that can be");
-        first_violation_of(&Mortal(borrowed.capabilities()), &borrowed).await
+        first_violation_of(borrowed.capabilities(), true, &borrowed).await
     };
     assert_eq!(found(lending::Fault::None).await, None);
     for fault in [lending::Fault::DeadKeepTheirs, lending::Fault::LostWithItsRequest] {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use regex::Regex;
-use tidegate_conformance::target::apart_from_this;
+use tidegate_harness::target::apart_from_this;
 
 use super::prints::difference;
 use super::{Page, Step};

@@ -1,7 +1,7 @@
 //! The limiters, and what they claim.
 
-use tidegate_conformance::target::ALL;
-use tidegate_conformance::target::peer::{Host, Over};
+use tidegate_harness::target::ALL;
+use tidegate_harness::target::peer::{Host, Over};
 
 use super::{Peer, Place, Windows};
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::{BoxFuture, join_all};
+use tidegate_conformance::operation::Operation;
 use tidegate_core::store::{BestEffort as _, Native};
 use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
 
 use super::after::After;
 use super::ground::{Ground, HOME, locked};
 use super::stores::Kv;
-use crate::operation::Operation;
 
 /// They answer yes or no, and count in fixed windows.
 const CAPABILITIES: Capabilities = Capabilities::NATIVE.algorithms(&["fixed_window"]);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use serde::Serialize;
+use tidegate_conformance::operation::{self, Operation, PerDecision};
 use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Origin, Policy};
 
 use super::design::Design;
@@ -15,7 +16,7 @@ use super::measure::{excess, reference};
 use super::place::Places;
 use super::traffic::Traffic;
 use super::world::World;
-use crate::operation::{self, Operation, PerDecision};
+use crate::prices;
 
 /// A fleet and its traffic.
 #[derive(Clone, Debug)]
@@ -247,7 +248,7 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
         round_trips: operation::mean(operation::round_trips(&remote), offered),
         usd_per_million: design
             .provider
-            .and_then(|provider| operation::cost(provider, &each))
+            .and_then(|provider| prices::cost(provider, &each))
             .map(|cost| cost.usd_per_million),
         operations: each,
     })

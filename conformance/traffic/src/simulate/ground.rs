@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use tidegate_conformance::operation::{Operation, Operations};
+
 use super::place::Places;
 use super::world::{START_US, World};
-use crate::operation::{Operation, Operations};
 
 /// Where stores are that have one place.
 pub(super) const HOME: usize = 0;

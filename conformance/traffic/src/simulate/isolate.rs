@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, Leases};
 use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
+use tidegate_conformance::operation::Operations;
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter,
@@ -20,7 +21,6 @@ use super::model::Model;
 use super::place::Places;
 use super::stores::{Counted, Counters, Exact, Host, Kv, PlaceCounts, Replicas, Timed, Values, Window};
 use super::world::World;
-use crate::operation::Operations;
 
 /// Stores in memory that any number of isolates share.
 type Shared<T> = Arc<Mutex<HashMap<String, T>>>;

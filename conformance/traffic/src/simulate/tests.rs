@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use tidegate_conformance::operation::Operation;
 use tidegate_core::{Millis, Policy, Quota, Rule};
 
 use super::{Assumed, Faults, Outcome, Places, Setup, Traffic, designs, simulate};
-use crate::operation::Operation;
 
 fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
     Setup {

@@ -2,10 +2,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tidegate_cloudflare::rate_limit::{Binding, CAPABILITIES, RateLimit};
+use tidegate_conformance::operation::Operation;
 use tidegate_core::store::Native;
 use tidegate_core::{Capabilities, Check, Error, Millis};
 
-use crate::operation::Operation;
 use crate::simulate::ground::{Ground, locked};
 
 /// The Rate Limiting binding of one machine. Each location counts in windows of its own.

@@ -2,10 +2,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tidegate_cloudflare::durable_objects::{Address, Config, Counter, Namespace, Page, Reply, Row, Rows, Thrown};
+use tidegate_conformance::operation::Operation;
 use tidegate_core::{Error, Millis, UnixMillis};
 
 use super::late;
-use crate::operation::Operation;
 use crate::simulate::ground::{Assumed, Ground, HOME, locked};
 
 /// The adapter's own counters over rows in memory, as an isolate at a place calls them.

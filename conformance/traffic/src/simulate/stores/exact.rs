@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use tidegate_conformance::operation::Operation;
 use tidegate_core::{
     Accuracy, Block, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle,
     UnixMillis,
 };
 
 use super::late;
-use crate::operation::Operation;
 use crate::simulate::ground::Ground;
 
 /// A store at one place whose script decides as the core does, such as Redis or Upstash.

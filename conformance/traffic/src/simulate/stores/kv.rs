@@ -1,10 +1,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use tidegate_conformance::operation::Operation;
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, Millis};
 
-use crate::operation::Operation;
 use crate::simulate::ground::{Assumed, Ground, HOME, locked};
 
 /// A Workers KV namespace, as a location sees it.

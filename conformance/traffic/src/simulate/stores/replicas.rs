@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tidegate_conformance::operation::Operation;
 use tidegate_core::store::{Swap, Versioned, VersionedValue};
 use tidegate_core::{Capabilities, Error, ErrorKind, Millis};
 use tidegate_fastly::{Inserted, KeyValue, Only};
@@ -10,7 +11,6 @@ use tidegate_spin::{Atomics, Bucket};
 
 use super::kv::Values;
 use super::late;
-use crate::operation::Operation;
 use crate::simulate::ground::{Ground, locked};
 
 /// A key-value store with a replica at each place. A write is seen at its place at once, and at the others later. There, the

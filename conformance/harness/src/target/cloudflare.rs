@@ -1,0 +1,359 @@
+//! The Cloudflare targets: a Worker on workerd, the runtime that Cloudflare itself runs.
+
+mod host;
+
+use std::cell::RefCell;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tidegate_conformance::declared::{Declared, Declares, OWN_CLOCK, OWN_TOKENS};
+use tidegate_conformance::fixture::{Disturb, Fixture, Step};
+use tidegate_conformance::operation::{Operation, Operations};
+use tidegate_conformance::report::{Cause, Emulator};
+use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
+use tokio::process::Command;
+
+pub use self::host::Host;
+use super::build::alone;
+use super::checkout::workspace;
+use super::{Facts, Running, Store, Target, javascript, losing, wasm};
+use crate::http::{Http, Version};
+use crate::output::errln;
+use crate::target::Group;
+
+/// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
+const ISOLATES: usize = 3;
+
+/// The limit of open files of each process: more than twice the largest burst.
+const FILES: u64 = 8_192;
+
+/// A Durable Object for each key.
+pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
+    name: "cloudflare-do",
+    about: "Durable Objects on workerd, called from three isolates",
+    guest: Guest::Rust,
+    route: "do",
+    capabilities: Capabilities::EXACT.dimensions(Dimensions::Grouped),
+    counts: Counts::Together,
+};
+
+/// Isolates that lease from the objects.
+pub(super) const LEASED: Cloudflare = Cloudflare {
+    name: "cloudflare-do-leased",
+    about: "the same, with leases of ten for each of the isolates",
+    guest: Guest::Rust,
+    route: "do-leased",
+    capabilities: tidegate_cloudflare::durable_objects::lease_capabilities(
+        NonZero::new(10).expect("10 is not 0"),
+        Millis::from_secs(2),
+    ),
+    counts: Counts::Together,
+};
+
+/// The same objects in JavaScript.
+pub(super) const JS_OBJECT: Cloudflare = Cloudflare {
+    name: "js-durable-object",
+    about: "the npm package's Durable Objects on workerd, called from three isolates",
+    guest: Guest::JavaScript,
+    ..DURABLE_OBJECT
+};
+
+/// Isolates in JavaScript that count on their own and share their counts through Workers KV.
+pub(super) const JS_KV: Cloudflare = Cloudflare {
+    name: "js-kv",
+    about: "the npm package on Workers KV on workerd, three locations that read each other's writes a minute late",
+    guest: Guest::JavaScript,
+    ..KV
+};
+
+/// Isolates that count on their own and share their counts through Workers KV.
+pub(super) const KV: Cloudflare = Cloudflare {
+    name: "cloudflare-kv",
+    about: "Workers KV on workerd, three locations that read each other's writes a minute late",
+    guest: Guest::Rust,
+    route: "kv",
+    capabilities: tidegate_cloudflare::kv::CAPABILITIES,
+    counts: Counts::Apart,
+};
+
+/// The platform's own limiter.
+pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
+    name: "cloudflare-ratelimit",
+    about: "the Rate Limiting binding's emulation, three locations",
+    guest: Guest::Rust,
+    route: "ratelimit",
+    capabilities: tidegate_cloudflare::rate_limit::CAPABILITIES,
+    counts: Counts::ByThePlatform,
+};
+
+/// The limits that the fixtures use. Each has a binding with a period of a minute.
+const LIMITS: [u64; 7] = [1, 2, 10, 60, 100, 999, 1_000];
+const PERIOD: Millis = Millis::from_secs(60);
+
+/// The emulation's windows are the wall clock's minutes. The suite takes less than this part of one.
+const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
+
+/// The milliseconds after a write in which the adapter may not write the key again, if no other isolate writes it.
+const KV_PAUSE_MAX: i64 = 2_000;
+
+/// The counts of the host, by their names.
+const COUNTED: [(&str, Operation); 7] = [
+    ("objectCalls", Operation::ObjectRequest),
+    ("rowsRead", Operation::RowRead),
+    ("rowsWritten", Operation::RowWritten),
+    ("alarmsSet", Operation::AlarmSet),
+    ("kvReads", Operation::KvRead),
+    ("kvWrites", Operation::KvWrite),
+    ("limiterCalls", Operation::BindingCall),
+];
+
+/// One of the Worker's routes.
+#[derive(Debug)]
+pub(super) struct Cloudflare {
+    name: &'static str,
+    about: &'static str,
+    guest: Guest,
+    route: &'static str,
+    capabilities: Capabilities,
+    counts: Counts,
+}
+
+impl Cloudflare {
+    /// Waits for the next minute of the wall clock if the current one is about to end.
+    async fn away_from_an_edge(&self) {
+        let pause = self.pause();
+        if !pause.is_zero() {
+            errln!("waiting {pause:?} for the emulation's next window");
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// The Worker that has the route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guest {
+    Rust,
+    JavaScript,
+}
+
+/// How isolates count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// In one store, as a single location.
+    Together,
+    /// Each isolate is a location.
+    Apart,
+    /// Each isolate is a location. The platform counts by its own clock, with limits that are deployed with the Worker.
+    ByThePlatform,
+}
+
+impl Declares for Cloudflare {
+    fn declared(&self) -> Declared {
+        Declared { makes_tokens: self.guest == Guest::JavaScript, ..Declared::new(self.capabilities) }
+    }
+
+    fn can(&self, disturb: Disturb) -> bool {
+        match self.counts {
+            Counts::Together => matches!(disturb, Disturb::Restart | Disturb::Evict | Disturb::LoseAnswers),
+            Counts::Apart => matches!(disturb, Disturb::Evict | Disturb::LoseAnswers),
+            Counts::ByThePlatform => false,
+        }
+    }
+
+    fn takes(&self, policy: &Policy) -> bool {
+        let rule = policy.quotas()[0].rule();
+        self.counts != Counts::ByThePlatform || (LIMITS.contains(&rule.limit()) && rule.window() == PERIOD)
+    }
+
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
+        let time_passes = || fixture.steps.windows(2).any(|steps| steps[0].at_ms != steps[1].at_ms);
+        match self.counts {
+            Counts::ByThePlatform if fixture.steps.iter().any(|step| step.policy.is_some()) => Some((
+                Cause::Platform,
+                "the platform's limits are deployed with the Worker, so a request cannot change them",
+            )),
+            Counts::ByThePlatform => time_passes().then_some((Cause::Emulator, OWN_CLOCK)),
+            Counts::Apart if loses_between_writes(fixture) => Some((
+                Cause::Platform,
+                "Workers KV takes one write of a key each second, so this burst makes no write whose answer could be lost",
+            )),
+            _ if fixture.outlives_a_token() => Some((Cause::Emulator, OWN_CLOCK)),
+            _ if fixture.lacks_a_token() && self.declared().makes_tokens => Some((Cause::Adapter, OWN_TOKENS)),
+            _ => None,
+        }
+    }
+}
+
+impl Target for Cloudflare {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            runtime: Some("workerd"),
+            provider: Some("cloudflare"),
+            needs: match self.guest {
+                Guest::Rust => &[Group::Cloudflare],
+                Guest::JavaScript => &[Group::Cloudflare, Group::Npm],
+            },
+            ..Facts::new(self.name, self.about)
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        if self.counts != Counts::ByThePlatform {
+            return Duration::ZERO;
+        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = PERIOD.get() - since_epoch.as_secs() * 1_000 % PERIOD.get();
+        let left = Duration::from_millis(left);
+        if left < WINDOW_LEFT_MIN { left } else { Duration::ZERO }
+    }
+
+    fn emulator(&self) -> Result<Emulator, String> {
+        Tools::find().map(|tools| Emulator { name: "workerd".into(), version: tools.workerd })
+    }
+
+    fn start(&self) -> LocalBoxFuture<'_, Result<Running, String>> {
+        async {
+            // Each request in flight has a connection, both here and in workerd, which inherits the limit. Fixtures
+            // fail if it is too low.
+            let _as_it_was = rlimit::increase_nofile_limit(FILES);
+            let mut args = vec![format!("--isolates={ISOLATES}")];
+            if self.counts == Counts::ByThePlatform {
+                args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
+                self.away_from_an_edge().await;
+            }
+            let host = match self.guest {
+                Guest::Rust => Host::start(&args).await?,
+                Guest::JavaScript => Host::start_javascript(&args).await?,
+            };
+            let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
+            let http = Http::new(&addresses, Version::Http1);
+            let http = if self.counts == Counts::Together { http } else { http.apart() };
+            let store = Worker { host, counts: self.counts, lost: RefCell::default() };
+            Ok(Running::new(http, Vec::new(), Some(Box::new(store))))
+        }
+        .boxed_local()
+    }
+}
+
+/// Whether answers are to be lost in a burst that comes too soon after another one of its key to be written.
+fn loses_between_writes(fixture: &Fixture) -> bool {
+    let too_soon = |one: &Step, later: &Step| one.key == later.key && later.at_ms - one.at_ms < KV_PAUSE_MAX;
+    let steps = fixture.steps.iter().enumerate();
+    let mut losing = steps.filter(|(_, step)| step.disturb == Some(Disturb::LoseAnswers));
+    losing.any(|(place, step)| fixture.steps[..place].iter().any(|one| too_soon(one, step)))
+}
+
+/// The running Worker with its bindings.
+struct Worker {
+    host: Host,
+    counts: Counts,
+    /// How many answers were lost when it began to lose more.
+    lost: RefCell<String>,
+}
+
+impl Store for Worker {
+    /// A burst writes a key of Workers KV once.
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async move {
+            if disturb == Disturb::LoseAnswers {
+                self.lost.replace(losing::begin(self.host.process()).await?);
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        async move {
+            let word = match (disturb, self.counts) {
+                (Disturb::LoseAnswers, _) => return losing::end(self.host.process(), &self.lost.take()).await,
+                (Disturb::Restart, _) => "restart",
+                (Disturb::Evict, Counts::Together) => "evict",
+                (Disturb::Evict, _) => "replace",
+                _ => return Err("objects run in the same process as their callers".into()),
+            };
+            self.host.tell(word).await.map(drop)
+        }
+        .boxed_local()
+    }
+
+    fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
+        async {
+            let counts = self.host.tell("counts").await?;
+            let counted = COUNTED.iter().filter_map(|(name, operation)| Some((*operation, counts[*name].as_u64()?)));
+            Ok(counted.filter(|(_, count)| *count > 0).collect())
+        }
+        .boxed_local()
+    }
+
+    fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        self.host.stop().boxed_local()
+    }
+}
+
+const GUEST: &str = "conformance/guests/cloudflare";
+
+/// The guest with the npm package.
+const GUEST_JS: &str = "conformance/guests/cloudflare-js";
+
+/// The tools that build and run a Worker.
+struct Tools {
+    toolchain: wasm::Toolchain,
+    worker_build: PathBuf,
+    wasm_bindgen: PathBuf,
+    esbuild: PathBuf,
+    workerd: String,
+}
+
+impl Tools {
+    fn find() -> Result<Self, String> {
+        let version = |command: &mut std::process::Command| wasm::said(command.arg("--version"));
+        version(&mut std::process::Command::new("node"))
+            .ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
+        let workerd = wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/workerd")?;
+        let workerd = version(&mut std::process::Command::new(workerd)).ok_or("workerd does not start")?;
+        Ok(Self {
+            toolchain: wasm::toolchain("wasm32-unknown-unknown")?,
+            worker_build: wasm::tool("target/tools/bin/worker-build")?,
+            wasm_bindgen: wasm::tool("target/tools/bin/wasm-bindgen")?,
+            esbuild: wasm::tool("conformance/hosts/cloudflare/node_modules/.bin/esbuild")?,
+            workerd: workerd.trim_start_matches("workerd ").to_string(),
+        })
+    }
+}
+
+/// Bundles the guest with the npm package as `wrangler deploy` does.
+async fn bundle() -> Result<PathBuf, String> {
+    let hosts = javascript::package().await?;
+    let _alone = alone("guests").await?;
+    let built = workspace().join("target/guests").join(GUEST_JS.replace('/', "-"));
+    let mut node = Command::new("node");
+    node.arg(hosts.join("cloudflare.mjs")).arg(workspace().join(GUEST_JS).join("worker.mjs")).arg(&built);
+    let output = node.kill_on_drop(true).output().await.map_err(|error| format!("node: {error}"))?;
+    match output.status.success() {
+        true => Ok(built),
+        false => Err(format!("{GUEST_JS} could not be bundled: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Builds the Worker in a folder as `wrangler deploy` does, but without wasm-opt, which only reduces its size.
+async fn build(folder: &str, args: &[&str]) -> Result<PathBuf, String> {
+    let tools = Tools::find()?;
+    let _alone = alone("guests").await?;
+    errln!("building the Worker in {folder} (release, WebAssembly)");
+    let built = workspace().join("target/guests").join(folder.replace('/', "-"));
+    let mut build = Command::new(&tools.worker_build);
+    build.current_dir(workspace().join(folder)).args(["--release", "--no-opt", "--out-dir"]).arg(&built);
+    build.arg(".").args(args);
+    build.envs(tools.toolchain.clone());
+    build.env("WASM_BINDGEN_BIN", &tools.wasm_bindgen).env("ESBUILD_BIN", &tools.esbuild);
+    let output = build.kill_on_drop(true).output().await.map_err(|error| format!("worker-build: {error}"))?;
+    if output.status.success() {
+        return Ok(built);
+    }
+    errln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err("worker-build could not build the Worker; see its output above".into())
+}
