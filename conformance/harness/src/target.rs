@@ -88,6 +88,9 @@ const PROBES: u64 = 24;
 /// How long a guest may take to recover after its store has restarted.
 const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
+/// How long guests may take to know what was sent to a store that is halted.
+const LEARN_MAX: Duration = Duration::from_millis(200);
+
 /// How long the requests that will be aborted may take to open connections of their own, and to ask the store.
 const GATHER: Duration = Duration::from_millis(30);
 
@@ -184,6 +187,12 @@ impl Running {
         Ok(())
     }
 
+    /// Waits until the guests know what was sent: a question that comes after it over the same connection is answered after it. A guest
+    /// that opens its store for each question answers none while the store is halted.
+    async fn learn(&self) {
+        let _answered = tokio::time::timeout(LEARN_MAX, self.http.warm_up()).await;
+    }
+
     /// Stops every process that it started, and waits until they have ended.
     pub async fn stop(self) {
         for guest in self.guests.into_inner() {
@@ -271,15 +280,14 @@ impl Subject for Running {
     }
 
     async fn arrived(&self) {
-        // What was sent before over the same connection has arrived before.
-        let _answered = self.http.warm_up().await;
+        self.learn().await;
         tokio::time::sleep(GATHER).await;
     }
 
     async fn disturb(&self, disturb: Disturb) -> Result<(), String> {
         if disturb == Disturb::Abort {
             // The guests learn of it before the store answers.
-            let _answered = self.http.warm_up().await;
+            self.learn().await;
         }
         let together = matches!(disturb, Disturb::Restart | Disturb::Evict) && self.guests.borrow().is_empty();
         let ends_guests = together || disturb == Disturb::Kill;
