@@ -2,6 +2,7 @@
 // WebAssembly does. A failure names the seed and the world; `SEED` in the environment plays it again, and `STEPS` is how long.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { copied, decide, expiresAfter, peek, refund, settle, unused, verify, withoutCounts } from "../modules/core/decide.js";
 import { later, MAX_INSTANT, MAX_UNITS, since } from "../modules/core/exact.js";
@@ -11,6 +12,7 @@ import { canLend, Lender } from "../modules/core/lending/lender.js";
 import { Policy } from "../modules/core/policy.js";
 import { anyRule } from "../modules/core/rules/make.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/numbers.js";
+import { lent } from "../modules/stores/redis/wire.js";
 import { seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
@@ -919,4 +921,16 @@ describe("the borrowers", async () => {
     borrowers.decide("c", after, 1, START + 5_000, "after");
     assert.equal(borrowers.due(START)?.key, other);
   });
+});
+
+test("a loan of another size is accepted, and one that is not safe is corrupt", () => {
+  const { now, question, before, rows } = JSON.parse(readFileSync(new URL("../../../core/tests/data/loans.json", import.meta.url), "utf8"));
+  const { loan, unspent, kept, ...more } = question;
+  for (const { verdict, used, granted, accepted } of rows) {
+    const text = `${verdict}${before.replace("USED", used)}>${granted}`;
+    const read = () => lent(fixedOf(100), { kind: ASK_CHECK, cost: 1, now }, { ...more, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
+    const found = tried(() => read() ?? {});
+    const shown = found.error ?? (found.loan === undefined ? "" : `${found.loan}:${found.units}:${now + found.lasts}`);
+    assert.equal(shown, accepted ? granted : "corrupt", text);
+  }
 });

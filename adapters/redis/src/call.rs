@@ -343,7 +343,8 @@ fn granted_by(text: &str, now: UnixMillis) -> Option<Option<Granted>> {
     if text.is_empty() {
         return Some(None);
     }
-    let mut numbers = text.split(':').map(|number| number.parse::<u64>().ok());
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let mut numbers = text.split(':').map(number);
     let (loan, units, until) = (numbers.next()??, numbers.next()??, numbers.next()??);
     numbers.next().is_none().then_some(Some(Granted { loan, units, lasts: UnixMillis::new(until).since(now) }))
 }

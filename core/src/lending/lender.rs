@@ -87,30 +87,24 @@ impl Lender {
         granted: Option<Granted>,
     ) -> Result<Answer, Error> {
         let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
-        let unsafe_for = granted.and_then(|granted| {
-            let (kept, kept_until) = kept.map_or((0, now), |kept| (kept.units, kept.until));
-            let more = granted.units.saturating_sub(kept);
-            let new_until = if decision.is_allowed() { end(policy, state, now + lifetime(question)) } else { now };
-            [
-                (granted.loan <= self.last, "its number may have been used"),
-                (granted.units == 0 || granted.lasts == Millis::ZERO, "it lends nothing"),
-                (now + granted.lasts > new_until.max(kept_until), "it lasts too long"),
-                (granted.units > kept.max(question.slice), "it is larger than asked for"),
-                (
-                    more > 0 && !(decision.is_allowed() && policy.decide(state, now, more).is_allowed()),
-                    "as much is not left",
-                ),
-            ]
-            .into_iter()
-            .find_map(|(is_unsafe, why)| is_unsafe.then_some((granted, why)))
-        });
-        if let Some((Granted { loan, units, lasts }, why)) = unsafe_for {
-            let what = format!("the store lent {units} units for {lasts} as loan {loan}, but {why}; delete the key");
+        let Some(Granted { loan, units, lasts }) = granted else {
+            return Ok(self.answer(now, question, decision, None));
+        };
+        let (kept, kept_until) = kept.map_or((0, now), |kept| (kept.units, kept.until));
+        let new_until = if decision.is_allowed() { end(policy, state, now + lifetime(question)) } else { now };
+        let (until, more) = (now + lasts, units.saturating_sub(kept));
+        let is_safe = loan > self.last
+            && (1..=kept.max(question.slice)).contains(&units)
+            && until > now
+            && until <= new_until.max(kept_until)
+            && (more == 0 || decision.is_allowed() && policy.decide(state, now, more).is_allowed());
+        if !is_safe {
+            let what = format!(
+                "loan {loan}: the limit does not allow {units} units for {lasts}; what else writes to the store?"
+            );
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        if let Some(Granted { loan, units, lasts }) = granted {
-            self.hold(Loan { number: loan, units, until: now + lasts });
-        }
+        self.hold(Loan { number: loan, units, until });
         Ok(self.answer(now, question, decision, granted))
     }
 

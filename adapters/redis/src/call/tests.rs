@@ -109,60 +109,46 @@ fn an_answer_without_what_the_server_decided_by_is_corrupt() {
     }
 }
 
-/// Another version may lend other amounts. What would break the limit is no loan.
 #[test]
-fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
+fn a_question_is_a_word() {
     let (policy, key) = (of([Quota::fixed_window(100, MINUTE)]), Key::new("ip:192.0.2.1"));
-    let question = Question {
-        spent: 8,
-        within: Millis::from_secs(1),
-        slice: 50,
-        lifetime: Millis::from_secs(10),
-        back: Some(Returned { loan: 7, unspent: 1, kept: 2 }),
-    };
+    let back = Some(Returned { loan: 7, unspent: 1, kept: 2 });
+    let question = Question { spent: 8, within: Millis::from_secs(1), slice: 50, lifetime: MINUTE, back };
     let call = Call::lend(Check::new(&policy, &key, NOW), question, Clock::Caller, Millis::ZERO).unwrap();
     let mut words = Vec::new();
     call.words(Script::Lending, |word| words.push(word.to_owned()));
-    assert_eq!(words[2], "8 1000 50 10000 7 1 2");
+    assert_eq!(words[2], "8 1000 50 60000 7 1 2");
     assert_eq!(super::question(&words[2]), Some(question));
-    assert_eq!(super::question("8 1000 50 10000"), Some(Question { back: None, ..question }));
+    assert_eq!(super::question("8 1000 50 60000"), Some(Question { back: None, ..question }));
     assert_eq!(super::question("8 1000 50"), None);
+}
 
-    // 30 are used, 10 of them lent, of which 7 are spent, 1 is given back and 2 are kept.
-    let (start, kept_until) = (NOW.get() - NOW.get() % MINUTE.get(), NOW.get() + 5_000);
-    let before = |used: u64| format!("fw1 {start} {used};ln1 7 16 7:10:{kept_until};");
-    let read = |verdict: &str, used, granted: &str| {
-        call.lent(format!("{verdict}{}>{granted}", before(used)).as_bytes())
-            .map_err(|error| (error.kind(), error.to_string()))
+/// Another version may lend other amounts. What would break the limit is no loan. The npm package reads the same table.
+#[test]
+fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
+    let table = include_str!("../../../../core/tests/data/loans.json");
+    let table: serde_json::Value = serde_json::from_str(table).unwrap();
+    let number = |name: &str| table["question"][name].as_u64().unwrap();
+    let question = Question {
+        spent: number("spent"),
+        within: Millis::new(number("within")),
+        slice: number("slice"),
+        lifetime: Millis::new(number("lifetime")),
+        back: Some(Returned { loan: number("loan"), unspent: number("unspent"), kept: number("kept") }),
     };
-    let until = NOW.get() + 10_000;
-    for (loan, units, until) in
-        [(8, 3, until), (u64::MAX >> 12, 50, until), (8, 20, NOW.get() + 1), (8, 2, kept_until), (8, 1, kept_until)]
-    {
-        let granted = read("a", 30, &format!("{loan}:{units}:{until}")).unwrap().granted.unwrap();
-        assert_eq!((granted.loan, granted.units, (NOW + granted.lasts).get()), (loan, units, until));
-    }
-    assert_eq!(read("a", 30, "").unwrap().granted, None);
-    // 1 is given back and charged again, so 20 are left, beside the 2 that are kept.
-    assert!(read("a", 80, &format!("8:22:{until}")).is_ok());
-    assert!(read("d", 101, &format!("8:2:{kept_until}")).is_ok());
-    for (verdict, used, granted, why) in [
-        ("a", 30, format!("7:3:{until}"), "its number may have been used"),
-        ("a", 30, format!("8:0:{until}"), "it lends nothing"),
-        ("a", 30, format!("8:3:{}", NOW.get()), "it lends nothing"),
-        ("a", 30, format!("8:3:{}", until + 1), "it lasts too long"),
-        ("a", 30, format!("8:51:{until}"), "it is larger than asked for"),
-        ("a", 80, format!("8:23:{until}"), "as much is not left"),
-        ("d", 101, format!("8:3:{kept_until}"), "as much is not left"),
-        ("d", 101, format!("8:2:{}", kept_until + 1), "it lasts too long"),
-        ("d", 30, format!("8:3:{until}"), "disagree on a decision"),
-        ("a", 101, String::new(), "disagree on a decision"),
-        ("a", 30, "8:3".into(), "is not an answer"),
-        ("a", 30, format!("8:3:{until}:1"), "is not an answer"),
-        ("a", 30, "8:x:1".into(), "is not an answer"),
-    ] {
-        let (kind, told) = read(verdict, used, &granted).unwrap_err();
-        assert!(kind == ErrorKind::Corrupt && told.contains(why), "{granted}: {told}");
+    let (policy, key) = (of([Quota::fixed_window(100, MINUTE)]), Key::new("ip:192.0.2.1"));
+    let now = UnixMillis::new(table["now"].as_u64().unwrap());
+    let call = Call::lend(Check::new(&policy, &key, now), question, Clock::Caller, Millis::ZERO).unwrap();
+    for row in table["rows"].as_array().unwrap() {
+        let text = |name: &str| row[name].as_str().unwrap();
+        let before = table["before"].as_str().unwrap().replace("USED", &row["used"].to_string());
+        let answer = call.lent(format!("{}{before}>{}", text("verdict"), text("granted")).as_bytes());
+        let granted = answer.map(|answer| answer.granted).map_err(|error| error.kind());
+        let lent = granted.map(|granted| {
+            granted.map(|granted| format!("{}:{}:{}", granted.loan, granted.units, (now + granted.lasts).get()))
+        });
+        let expected = Some(text("granted").to_owned()).filter(|text| !text.is_empty());
+        assert_eq!(lent, if row["accepted"] == true { Ok(expected) } else { Err(ErrorKind::Corrupt) }, "{row}");
     }
     for text in ["a", ""] {
         assert_eq!(call.lent(text.as_bytes()).map_err(|error| error.kind()), Err(ErrorKind::Corrupt), "{text}");

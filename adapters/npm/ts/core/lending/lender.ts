@@ -137,7 +137,8 @@ export class Lender {
         loan.until > now &&
         loan.until <= end &&
         (loan.units <= held || (isAllowed && decide(policy, states, now, loan.units - held)[STATUS] === ALLOWED));
-      if (!isSafe) throw ["corrupt", `the store lent ${loan.units} units until ${loan.until} as loan ${loan.number}, which are not free; delete the key`];
+      const [{ number, units }, lasts] = [loan, since(loan.until, now)];
+      if (!isSafe) throw ["corrupt", `loan ${number}: the limit does not allow ${units} units for ${lasts} ms; what else writes to the store?`];
       this.#hold(loan);
     }
     return this.#answer(now, question, decision, loan);
