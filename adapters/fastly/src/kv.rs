@@ -105,6 +105,7 @@ impl<S: KeyValue> Kv<S> {
     }
 
     /// Keeps every state for at least this long by the platform's clock. This is for tests, whose own clock may stand still.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;

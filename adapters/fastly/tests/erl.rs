@@ -9,7 +9,7 @@ use pollster::block_on;
 use tidegate_core::{
     Accuracy, Check, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, Refund, Status, UnixMillis,
 };
-use tidegate_fastly::{Erl, ErlLimiter, Rates, Window};
+use tidegate_fastly::erl::{Erl, ErlLimiter, Rates, Window};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const TEN_SECONDS: Millis = Millis::from_secs(10);

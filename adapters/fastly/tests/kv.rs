@@ -12,7 +12,7 @@ use tidegate_core::store::VersionedValue;
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, Limiter, Load, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
 };
-use tidegate_fastly::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
+use tidegate_fastly::kv::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);

@@ -77,6 +77,7 @@ impl Config {
 
     /// Keeps every state for at least this long. This is for test rigs, whose virtual time stands still while the server's
     /// TTLs run. Leave it at zero otherwise.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;

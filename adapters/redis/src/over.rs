@@ -82,6 +82,7 @@ impl<C: Connection> RedisOver<C> {
 
     /// Keeps every state for at least this long. This is for tests, whose virtual time stands still while the server's
     /// TTLs run. Leave it at zero otherwise.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn min_ttl(self, min_ttl: Millis) -> Self {
         Self { min_ttl, ..self }

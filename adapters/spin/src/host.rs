@@ -6,9 +6,10 @@ use tidegate_core::store::Swap;
 use self::bindings::fermyon::spin::key_value::{self, Store};
 use self::bindings::wasi::keyvalue::atomics::{self, Cas, CasError};
 use self::bindings::wasi::keyvalue::store as wasi;
+use crate::atomics::SpinAtomics;
 use crate::bucket::{Atomics, Bucket};
 use crate::error;
-use crate::store::{SpinAtomics, SpinKv};
+use crate::kv::SpinKv;
 use crate::window::SpinWindow;
 
 mod bindings {

@@ -18,7 +18,7 @@ use crate::error;
 
 /// The capabilities of [`SpinWindow`]: one fixed window, and requests of cost 1. Larger costs are not possible, because a
 /// counter shows only after an increment whether the cost fits.
-pub const CAPABILITIES_WINDOW: Capabilities = Capabilities::EXACT
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT
     .algorithms(&["fixed_window"])
     .max_quotas(1)
     .dimensions(Dimensions::One)
@@ -176,7 +176,7 @@ impl<B: Atomics> SpinWindow<B> {
 
 impl<B: Atomics> Limiter for SpinWindow<B> {
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES_WINDOW
+        CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

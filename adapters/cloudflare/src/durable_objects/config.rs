@@ -96,6 +96,7 @@ impl Config {
 
     /// The least time that a row is kept. For tests with [`Clock::Caller`]: rows expire by the object's clock, which goes
     /// on while virtual time stands still. Default: zero.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;

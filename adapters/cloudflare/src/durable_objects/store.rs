@@ -119,13 +119,13 @@ fn nothing<'a>(policy: &'a Policy, keys: Keys<'a>) -> Check<'a> {
     Check::new(policy, keys, UnixMillis::new(0)).cost(0)
 }
 
-/// Calls as texts, for hosts that carry them by themselves. These may change with any version.
+/// Calls as texts, as the object gets them.
+#[cfg(feature = "testing")]
 impl Config {
     /// The object that an operation is for, a question mark, and the call.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for a policy of several dimensions without a group.
-    #[doc(hidden)]
     pub fn question(&self, operation: Operation<'_>) -> Result<String, Error> {
         let (action, check) = asked(operation)?;
         self.question_of(action, check)
@@ -135,7 +135,6 @@ impl Config {
     ///
     /// # Errors
     /// See [`Config::question`].
-    #[doc(hidden)]
     pub fn reset_question(&self, policy: &Policy, keys: Keys<'_>) -> Result<String, Error> {
         self.question_of(Action::Delete, nothing(policy, keys))
     }
@@ -144,7 +143,6 @@ impl Config {
     ///
     /// # Errors
     /// See [`Config::question`].
-    #[doc(hidden)]
     pub fn lending_question(&self, check: Check<'_>, question: Question) -> Result<String, Error> {
         self.question_of(Action::Lend(question), check)
     }
@@ -153,7 +151,9 @@ impl Config {
         let (name, body) = self.written(action, check)?;
         Ok(question(&name, &body))
     }
+}
 
+impl Config {
     /// The name of the object, and the call.
     fn written(&self, action: Action, check: Check<'_>) -> Result<(String, Vec<u8>), Error> {
         let keys = check.keys.storage_keys(check.policy)?;

@@ -71,6 +71,7 @@ impl RestConfig {
 
     /// Keeps every state for at least this long. This is for tests, whose virtual time stands still while the server's
     /// TTLs run. Leave it at zero otherwise.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub const fn min_ttl(mut self, min_ttl: Millis) -> Self {
         self.min_ttl = min_ttl;

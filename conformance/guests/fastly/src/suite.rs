@@ -5,7 +5,7 @@ use fastly::{Request, Response};
 use pollster::block_on;
 use tidegate_core::store::{Versioned, VersionedLimiter};
 use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
-use tidegate_fastly::{ERL_CAPABILITIES, ErlLimiter};
+use tidegate_fastly::erl::{self, ErlLimiter};
 use tidegate_guest_protocol::{Answer, Mode, Reply, Route, serve};
 
 use crate::limiters;
@@ -62,7 +62,7 @@ impl AnyErl {
 
 impl Limiter for AnyErl {
     fn capabilities(&self) -> Capabilities {
-        ERL_CAPABILITIES
+        erl::CAPABILITIES
     }
 
     async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {

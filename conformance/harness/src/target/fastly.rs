@@ -35,7 +35,7 @@ pub(super) const KV: Fastly = Fastly {
     name: "fastly-kv",
     about: "KV Store on Viceroy, three PoPs that never see each other's writes",
     route: "kv",
-    capabilities: tidegate_fastly::KV_CAPABILITIES,
+    capabilities: tidegate_fastly::kv::CAPABILITIES,
 };
 
 /// The platform's own limiter.
@@ -43,7 +43,7 @@ pub(super) const ERL: Fastly = Fastly {
     name: "fastly-erl",
     about: "Edge Rate Limiting on Viceroy, which has only a stub of it",
     route: "erl",
-    capabilities: tidegate_fastly::ERL_CAPABILITIES,
+    capabilities: tidegate_fastly::erl::CAPABILITIES,
 };
 
 /// One of the app's routes.

@@ -43,7 +43,7 @@ pub(super) const KV: Spin = Spin {
     name: "spin-kv",
     about: "get and put in a Spin app, a fresh instance for each request",
     route: "kv",
-    capabilities: tidegate_spin::CAPABILITIES_KV,
+    capabilities: tidegate_spin::kv::CAPABILITIES,
     // This simulates a network. Without it, a burst ends too soon to lose updates.
     pause_ms: 2,
 };
@@ -53,7 +53,7 @@ pub(super) const ATOMICS: Spin = Spin {
     name: "spin-atomics",
     about: "wasi:keyvalue atomics in a Spin app, a fresh instance for each request",
     route: "atomics",
-    capabilities: tidegate_spin::CAPABILITIES_ATOMICS,
+    capabilities: tidegate_spin::atomics::CAPABILITIES,
     // If a thousand requests overlapped at every step, each could need as many attempts as the limit.
     pause_ms: 0,
 };
@@ -63,7 +63,7 @@ pub(super) const WINDOW: Spin = Spin {
     name: "spin-window",
     about: "wasi:keyvalue increments in a Spin app, a fresh instance for each request",
     route: "window",
-    capabilities: tidegate_spin::CAPABILITIES_WINDOW,
+    capabilities: tidegate_spin::window::CAPABILITIES,
     pause_ms: 2,
 };
 

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tidegate_conformance::operation::Operation;
 use tidegate_core::store::{Swap, Versioned, VersionedValue};
 use tidegate_core::{Capabilities, Error, ErrorKind, Millis};
-use tidegate_fastly::{Inserted, KeyValue, Only};
+use tidegate_fastly::kv::{Inserted, KeyValue, Only};
 use tidegate_spin::{Atomics, Bucket};
 
 use super::kv::Values;

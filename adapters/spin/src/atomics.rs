@@ -1,64 +1,19 @@
-//! The stores: one on get and put, one on compare-and-swap.
+//! A store on compare-and-swap.
 
-use tidegate_core::store::{BestEffort, BestEffortLimiter, Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Millis};
+use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
+use tidegate_core::{Capabilities, Dimensions, Error, Millis};
 
 use crate::ballot::{self, EMPTY, Row};
-use crate::bucket::{Atomics, Bucket};
+use crate::bucket::Atomics;
 use crate::error;
-
-/// The capabilities of [`SpinKv`]. A decision takes a get, and a set if the request is admitted.
-pub const CAPABILITIES_KV: Capabilities = CAPABILITIES_ATOMICS
-    .accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS))
-    .algorithms(Capabilities::COUNTING)
-    .block(false);
 
 /// The capabilities of [`SpinAtomics`]. A decision takes a read, and a swap if the request is admitted. A key's first
 /// request takes nine operations.
-pub const CAPABILITIES_ATOMICS: Capabilities =
+pub const CAPABILITIES: Capabilities =
     Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).round_trips(2);
-
-/// A limiter on get and put.
-pub type SpinKvLimiter<B> = BestEffortLimiter<SpinKv<B>>;
 
 /// A limiter on compare-and-swap.
 pub type SpinAtomicsLimiter<B> = VersionedLimiter<SpinAtomics<B>>;
-
-/// A store on get and put. It is approximate, see [`Drift::LAST_WRITER_WINS`]. A denial writes nothing. A client has one
-/// row.
-#[derive(Clone, Debug)]
-pub struct SpinKv<B>(B);
-
-impl<B: Bucket> SpinKv<B> {
-    /// A store over `bucket`.
-    pub const fn new(bucket: B) -> Self {
-        Self(bucket)
-    }
-
-    /// A limiter over this store.
-    #[must_use]
-    pub const fn limiter(self) -> SpinKvLimiter<B> {
-        BestEffortLimiter::best_effort(self)
-    }
-}
-
-impl<B: Bucket> BestEffort for SpinKv<B> {
-    fn capabilities(&self) -> Capabilities {
-        CAPABILITIES_KV
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        self.0.get(key).await
-    }
-
-    async fn put(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<(), Error> {
-        self.0.set(key, bytes).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), Error> {
-        self.0.delete(key).await
-    }
-}
 
 /// A store on compare-and-swap: exact, for every algorithm. A client has two rows: its state, and a ballot that says which
 /// row holds the state.
@@ -95,7 +50,7 @@ impl<B: Atomics> Versioned for SpinAtomics<B> {
     type Version = B::Cas;
 
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES_ATOMICS
+        CAPABILITIES
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<B::Cas>>, Error> {
