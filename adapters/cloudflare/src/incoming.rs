@@ -1,8 +1,9 @@
 //! A gate in front of a Worker.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
+use tidegate_core::gate::{Gate, Headers, LogLimit, Pass, Request as Asked, Verdict};
 use tidegate_core::internal::begin;
 use tidegate_core::{Error, Rejection, ResponseFields, UnixMillis};
 use worker::{Context, Date, Delay, Request, Response, console_error};
@@ -94,12 +95,15 @@ pub async fn outcome(verdict: Verdict) -> worker::Result<Result<Pass, Response>>
 }
 
 /// The response while there is no gate, because a binding is missing for example: a 503, whatever the rules say. The error, which says what
-/// to write, goes to the log.
+/// to write, goes to the log, at most once a second for each kind.
 ///
 /// # Errors
 /// The platform cannot make the response.
 pub fn unavailable(error: &Error) -> worker::Result<Response> {
-    console_error!("tidegate: {error}");
+    static LOG: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
+    if LOG.admit(error.kind(), now()).is_some() {
+        console_error!("tidegate: {error}");
+    }
     rejected(Rejection::unavailable(error.kind()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_cloudflare::{ClientIpSource, Error, Gate, PerIsolate, Platform, Rules, check, with_fields};
+use tidegate_cloudflare::{ClientIpSource, Error, Gate, PerIsolate, Platform, Rules, check, unavailable, with_fields};
 use tidegate_guest_protocol::routed::{ALL, CHARGED, RAN, ROUTED_RULES, Told, routes};
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, Request, Response, RouteContext, Router, web_sys};
@@ -25,7 +25,10 @@ pub(crate) async fn answer(rules: &str, request: web_sys::Request, env: Env) -> 
 
 async fn limited(rules: &str, request: Request, env: Env) -> worker::Result<Response> {
     static GATE: PerIsolate<Gate<'static>> = PerIsolate::new();
-    let gate = GATE.get_or_make(|| gate(rules, &env)).map_err(|error| error.to_string())?;
+    let gate = match GATE.get_or_make(|| gate(rules, &env)) {
+        Ok(gate) => gate,
+        Err(error) => return unavailable(&error),
+    };
     match check(gate, &request).await? {
         Ok(pass) => {
             let mut response = router(rules)?.run(request, env).await?;

@@ -1,6 +1,6 @@
 //! The Worker with routes: no request evades a rule, and an object that fails puts no text of its own into the log.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_evasion::requests::escaped;
 use tidegate_evasion::{ROUTES, http1, routes, rules};
@@ -27,6 +27,34 @@ async fn whatever_reaches_a_route_was_charged_to_its_rule() -> Result<()> {
     Ok(())
 }
 
+/// What was logged from this place on, with this text in it. The log passes through a pipe, in its order.
+async fn log_until(host: &Host, from: usize, text: &str) -> Result<String> {
+    let mut log = String::new();
+    for _ in 0..3_000 {
+        log = host.log()?.split_off(from);
+        if log.contains(text) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(log)
+}
+
+#[tokio::test]
+async fn a_missing_binding_is_one_line_of_the_log_and_not_one_for_each_request() -> Result<()> {
+    let host = start_routed(&["login"], &["--without=TIDEGATE"]).await?;
+    let (before, base) = (host.log()?.len(), &bases(&host)[0]);
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(page(base, "/login", "192.0.2.1").await?.0, 503);
+    }
+    let log = log_until(&host, before, "TIDEGATE").await?;
+    let lines = log.lines().filter(|line| line.starts_with("tidegate: ") && line.contains("TIDEGATE")).count();
+    assert!((1..=1 + began.elapsed().as_secs()).contains(&(lines as u64)), "{log}");
+    host.stop().await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_object_that_fails_is_a_line_of_the_log_and_one_when_it_is_back_without_the_text_of_its_error() -> Result<()>
 {
@@ -35,15 +63,7 @@ async fn an_object_that_fails_is_a_line_of_the_log_and_one_when_it_is_back_witho
     for status in [503, 503, 503, 503, 503, 200, 200] {
         assert_eq!(page(base, "/login", "192.0.2.1").await?.0, status);
     }
-    // The log passes through a pipe, in its order.
-    let mut log = String::new();
-    for _ in 0..3_000 {
-        log = host.log()?.split_off(before);
-        if log.contains("answers again") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let log = log_until(&host, before, "answers again").await?;
     let lines: Vec<_> = log.lines().filter(|line| line.starts_with("tidegate")).collect();
     let [down, up] = lines[..] else { panic!("{log}") };
     assert_eq!(down, "tidegate: the store \"default\" does not answer (timeout), and on_failure of each rule decides");
