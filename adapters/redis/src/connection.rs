@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::deadline::{Deadline, Missed};
 use crate::dial::{Client, Connection};
 use crate::error;
-use crate::eviction::Asked;
+use crate::eviction::EvictionCheck;
 use crate::overload::{Progress, Start};
 
 /// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
@@ -113,7 +113,7 @@ struct Dialing {
     /// Held by the caller that is connecting.
     turn: Arc<tokio::sync::Mutex<()>>,
     failure: Mutex<Option<Failure>>,
-    eviction: Arc<Asked>,
+    eviction: Arc<EvictionCheck>,
 }
 
 #[derive(Clone)]

@@ -11,16 +11,16 @@ use crate::dial::Connection;
 
 /// Whether the server was asked how it evicts keys. It is asked once, by the first connection.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(AtomicBool);
+pub(crate) struct EvictionCheck(AtomicBool);
 
-impl Asked {
+impl EvictionCheck {
     /// Asks over a connection, beside its other calls, and warns once of a server that evicts counts. A server that refuses to
     /// tell is asked no more. If it does not answer, the next connection asks again.
     pub(crate) fn ask(self: &Arc<Self>, mut connection: Connection, wait: Duration) {
         if self.0.swap(true, Ordering::Relaxed) {
             return;
         }
-        let asked = Arc::clone(self);
+        let check = Arc::clone(self);
         tokio::spawn(async move {
             let mut command = redis::cmd("INFO");
             command.arg("memory");
@@ -36,7 +36,7 @@ impl Asked {
                         );
                     }
                 }
-                _ => asked.0.store(false, Ordering::Relaxed),
+                _ => check.0.store(false, Ordering::Relaxed),
             }
         });
     }

@@ -12,17 +12,17 @@
 //! [`Assumed`] is what platforms document, or a guess, and [`Faults`] is what goes wrong. [`Fleet::emulated`] has the stores as local emulators
 //! run them, so that predictions can be compared with what those did.
 
-mod advised;
-mod after;
+mod after_response;
 mod bars;
 mod design;
+mod environment;
 mod fleet;
-mod ground;
 mod isolate;
 mod measure;
 mod model;
 mod page;
 mod place;
+mod recommended;
 mod stores;
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ mod world;
 
 pub use self::bars::bars;
 pub use self::design::{Design, designs};
+pub use self::environment::{Assumed, Faults};
 pub use self::fleet::{Outcome, Setup, simulate, simulate_all};
-pub use self::ground::{Assumed, Faults};
 pub use self::isolate::{Fleet, Isolate};
 pub use self::model::Model;
 pub use self::page::{Simulation, chart, page, percent};

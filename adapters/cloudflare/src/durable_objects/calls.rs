@@ -54,9 +54,9 @@ thread_local! {
 }
 
 /// A call in flight.
-pub(crate) struct Asked(f64);
+pub(crate) struct PendingCall(f64);
 
-impl Asked {
+impl PendingCall {
     /// Begins a call: `ask` sends it, with its number and the function that reports its end.
     pub(crate) fn by(ask: impl FnOnce(f64, &Settled) -> Result<(), JsValue>) -> Result<Self, JsValue> {
         let call = CALLS.with_borrow_mut(|calls| {
@@ -69,7 +69,7 @@ impl Asked {
     }
 }
 
-impl Future for Asked {
+impl Future for PendingCall {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
@@ -84,7 +84,7 @@ impl Future for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         CALLS.with_borrow_mut(|calls| {
             if let Ok(place) = calls.place(self.0) {

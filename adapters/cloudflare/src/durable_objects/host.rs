@@ -6,7 +6,7 @@ use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast as _, JsValue};
 use worker::{Env, ObjectNamespace};
 
-use crate::durable_objects::calls::{Asked, Outcome, Settled};
+use crate::durable_objects::calls::{Outcome, PendingCall, Settled};
 use crate::durable_objects::config::Config;
 use crate::durable_objects::error::{self, Thrown, late};
 use crate::durable_objects::store::{Address, DurableObjects, Namespace};
@@ -51,8 +51,9 @@ impl Namespace for ObjectNamespace {
         #[allow(clippy::cast_precision_loss, reason = "an hour at most")]
         let deadline_ms = deadline.get() as f64;
         let question = object.question(&body);
-        let asked =
-            Asked::by(|call, settled| ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled));
+        let asked = PendingCall::by(|call, settled| {
+            ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled)
+        });
         match asked.map_err(|error| not_sent(&error.into()))?.await {
             Outcome::Answered(reply) => Ok(reply),
             Outcome::Late { objects_answer } => Err(late(deadline, objects_answer)),

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use tidegate_core::lending::can_lend;
 use tidegate_core::{Capabilities, Error, Limiter as _, Load, Policy, Rule};
 
-use super::ground::HOME;
+use super::environment::HOME;
 use super::isolate::Fleet;
 use super::model::Model;
 use super::stores::PlaceCounts;

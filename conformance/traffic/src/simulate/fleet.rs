@@ -10,7 +10,7 @@ use tidegate_conformance::operation::{self, Operation, PerDecision};
 use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Origin, Policy};
 
 use super::design::Design;
-use super::ground::{Assumed, Faults, Ground};
+use super::environment::{Assumed, Environment, Faults};
 use super::isolate::{Fleet, Isolate};
 use super::measure::{excess, reference};
 use super::place::Places;
@@ -116,8 +116,9 @@ struct Living {
 pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     design.takes(&setup.policy)?;
     let world = World::default();
-    let ground = Ground::new(world.clone(), Arc::clone(&setup.places), setup.assumed, setup.faults.clone(), setup.seed);
-    let mut fleet = Fleet::new(design.model, &ground, true);
+    let environment =
+        Environment::new(world.clone(), Arc::clone(&setup.places), setup.assumed, setup.faults.clone(), setup.seed);
+    let mut fleet = Fleet::new(design.model, &environment, true);
     let clients = setup.traffic.clients.max(1) as usize;
     let keys: Vec<Key> = (0..clients).map(|client| Key::new(format!("client:{client}"))).collect();
     let seen =
@@ -176,7 +177,7 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     });
     match failed {
         Some(why) => Err(why),
-        None => outcome(setup, design, &ground, &keys, seen.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        None => outcome(setup, design, &environment, &keys, seen.into_inner().unwrap_or_else(PoisonError::into_inner)),
     }
 }
 
@@ -210,7 +211,13 @@ pub fn simulate_all(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut seen: Seen) -> Result<Outcome, String> {
+fn outcome(
+    setup: &Setup,
+    design: &Design,
+    environment: &Environment,
+    keys: &[Key],
+    mut seen: Seen,
+) -> Result<Outcome, String> {
     let (mut over, mut under, mut worst, mut exact, mut admitted) = (0, 0, 0, 0, 0);
     for ((key, times), arrived) in keys.iter().zip(&mut seen.admitted).zip(&mut seen.arrived) {
         times.sort_unstable();
@@ -226,7 +233,7 @@ fn outcome(setup: &Setup, design: &Design, ground: &Ground, keys: &[Key], mut se
     }
     let waits = &mut seen.waits_us;
     waits.sort_unstable();
-    let operations = ground.operations();
+    let operations = environment.operations();
     // The binding answers from the machine's own memory.
     let mut remote = operations.clone();
     remote.remove(&Operation::BindingCall);

@@ -14,11 +14,11 @@ use tidegate_core::{
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
-use super::advised::{Naive, Synchronized, Total};
-use super::after::After;
-use super::ground::{Assumed, Faults, Ground, HOME};
+use super::after_response::AfterResponse;
+use super::environment::{Assumed, Environment, Faults, HOME};
 use super::model::Model;
 use super::place::Places;
+use super::recommended::{Naive, Synchronized, Total};
 use super::stores::{Counted, Counters, Exact, Host, Kv, PlaceCounts, Replicas, Timed, Values, Window};
 use super::world::World;
 
@@ -28,7 +28,7 @@ type Shared<T> = Arc<Mutex<HashMap<String, T>>>;
 /// The stores of a design, from which isolates are made.
 pub struct Fleet {
     model: Model,
-    ground: Ground,
+    environment: Environment,
     /// Whether stores decide by their own clocks, where they have one.
     own_clocks: bool,
     counters: Shared<Counted>,
@@ -44,7 +44,7 @@ pub struct Fleet {
 pub struct Isolate {
     /// The limiter.
     pub limiter: Box<dyn ErasedLimiter>,
-    after: Option<Box<dyn After>>,
+    after: Option<Box<dyn AfterResponse>>,
     /// How far its clock is off, in milliseconds.
     skew_ms: i64,
 }
@@ -68,11 +68,11 @@ impl Isolate {
 }
 
 impl Fleet {
-    pub(super) fn new(model: Model, ground: &Ground, own_clocks: bool) -> Self {
-        let places = ground.places.count();
+    pub(super) fn new(model: Model, environment: &Environment, own_clocks: bool) -> Self {
+        let places = environment.places.count();
         Self {
             model,
-            ground: ground.clone(),
+            environment: environment.clone(),
             own_clocks,
             counters: Arc::default(),
             values: Arc::default(),
@@ -87,14 +87,14 @@ impl Fleet {
     #[must_use]
     pub fn emulated(world: &World, model: Model, places: usize, rtt_us: u64) -> Self {
         let places = Arc::new(Places::on_one_machine(places, rtt_us));
-        let ground = Ground::new(world.clone(), places, Assumed::emulator(), Faults::default(), 0);
-        Self::new(model, &ground, false)
+        let environment = Environment::new(world.clone(), places, Assumed::emulator(), Faults::default(), 0);
+        Self::new(model, &environment, false)
     }
 
     /// The operations so far.
     #[must_use]
     pub fn operations(&self) -> Operations {
-        self.ground.operations()
+        self.environment.operations()
     }
 
     /// A new isolate at a place.
@@ -103,27 +103,31 @@ impl Fleet {
     /// The design cannot be configured so.
     pub fn isolate(&mut self, place: usize) -> Result<Isolate, Error> {
         self.isolates += 1;
-        let ground = self.ground.clone();
+        let environment = self.environment.clone();
         let counters = |host: Host| {
-            let counters = Counters { ground: ground.clone(), place, host, all: Arc::clone(&self.counters) };
+            let counters = Counters { environment: environment.clone(), place, host, all: Arc::clone(&self.counters) };
             let clock = if self.own_clocks { Clock::default() } else { Clock::Caller };
-            DurableObjects::with_config(counters, host.config(&ground.assumed).clock(clock))
+            DurableObjects::with_config(counters, host.config(&environment.assumed).clock(clock))
         };
         let objects = || counters(Host::Objects);
         // As `tidegate choose` prints it, and as the suite's guests have it.
         let lifetime = Millis::from_secs(if self.own_clocks { 60 } else { 2 });
         let exact = |home: usize| Exact {
-            ground: ground.clone(),
+            environment: environment.clone(),
             place,
             home,
             accuracy: if self.model == Model::PerPlace { Accuracy::PerLocation } else { Accuracy::Exact },
             store: Arc::clone(&self.exact[home]),
             own_clock: self.own_clocks,
         };
-        let kv = || Kv { ground: ground.clone(), place, all: Arc::clone(&self.values) };
-        let replicas =
-            |replication_us| Replicas { ground: ground.clone(), place, replication_us, all: Arc::clone(&self.values) };
-        let mut after = None::<Box<dyn After>>;
+        let kv = || Kv { environment: environment.clone(), place, all: Arc::clone(&self.values) };
+        let replicas = |replication_us| Replicas {
+            environment: environment.clone(),
+            place,
+            replication_us,
+            all: Arc::clone(&self.values),
+        };
+        let mut after = None::<Box<dyn AfterResponse>>;
         let limiter: Box<dyn ErasedLimiter> = match self.model {
             Model::Objects => Box::new(objects().limiter()),
             Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
@@ -138,7 +142,7 @@ impl Fleet {
             }
             Model::Binding => {
                 let counts = Arc::clone(&self.counts[place]);
-                Box::new(NativeLimiter::new(PlaceCounts { ground, machine: self.isolates, counts }))
+                Box::new(NativeLimiter::new(PlaceCounts { environment, machine: self.isolates, counts }))
             }
             Model::Exact => Box::new(exact(HOME)),
             Model::ExactDenyCache => Box::new(DenyCache::new(exact(HOME))),
@@ -146,19 +150,19 @@ impl Fleet {
             Model::PerPlace => Box::new(exact(place)),
             Model::Memory => Box::new(Arc::clone(&self.exact[HOME])),
             Model::PerProcess => Box::new(MemoryLimiter::with_shards(1)),
-            Model::FastlyKv => Box::new(compare_and_swap(replicas(ground.assumed.fastly_replication_us))),
+            Model::FastlyKv => Box::new(compare_and_swap(replicas(environment.assumed.fastly_replication_us))),
             Model::Versioned => Box::new(compare_and_swap(replicas(0))),
-            Model::SpinKv => Box::new(SpinKv::new(replicas(ground.assumed.akamai_replication_us)).limiter()),
+            Model::SpinKv => Box::new(SpinKv::new(replicas(environment.assumed.akamai_replication_us)).limiter()),
             Model::SpinAtomics => Box::new(SpinAtomics::new(replicas(0)).limiter()),
             Model::SpinWindow => Box::new(SpinWindow::new(replicas(0))),
             Model::NaiveKv => Box::new(NativeLimiter::new(Naive { kv: kv() })),
             Model::Synchronized(ms) => {
-                let synchronized = Synchronized::new(ground, place, Millis::new(ms), Arc::clone(&self.totals));
+                let synchronized = Synchronized::new(environment, place, Millis::new(ms), Arc::clone(&self.totals));
                 after = Some(Box::new(synchronized.clone()));
                 Box::new(NativeLimiter::new(synchronized))
             }
         };
-        Ok(Isolate { limiter, after, skew_ms: self.ground.skew_ms() })
+        Ok(Isolate { limiter, after, skew_ms: self.environment.skew_ms() })
     }
 }
 
@@ -209,7 +213,7 @@ impl Limiter for SharedKv {
     }
 }
 
-impl After for SharedKv {
+impl AfterResponse for SharedKv {
     /// Writes as a Worker does in `waitUntil`, for 25 s at most.
     fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>> {
         let this = self.clone();
@@ -220,7 +224,7 @@ impl After for SharedKv {
                 if waited > LINGER_MAX {
                     return;
                 }
-                this.kv.ground.world.sleep(wait.get().max(1) * 1_000).await;
+                this.kv.environment.world.sleep(wait.get().max(1) * 1_000).await;
             }
         }))
     }

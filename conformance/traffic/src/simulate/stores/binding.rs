@@ -6,12 +6,12 @@ use tidegate_conformance::operation::Operation;
 use tidegate_core::store::Native;
 use tidegate_core::{Capabilities, Check, Error, Millis};
 
-use crate::simulate::ground::{Ground, locked};
+use crate::simulate::environment::{Environment, locked};
 
 /// The Rate Limiting binding of one machine. Each location counts in windows of its own.
 #[derive(Clone)]
 pub(in crate::simulate) struct PlaceCounts {
-    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) machine: u64,
     /// Those of the location.
     pub(in crate::simulate) counts: Arc<Mutex<HashMap<String, Window>>>,
@@ -58,9 +58,9 @@ impl Native for PlaceCounts {
 
 impl Binding for Configured<'_> {
     async fn limit(&self, key: &str) -> Result<bool, Error> {
-        let PlaceCounts { ground, machine, counts } = self.counts;
-        ground.count(Operation::BindingCall, 1);
-        let (now, sync_us) = (ground.world.now_us(), ground.assumed.binding_sync_us);
+        let PlaceCounts { environment, machine, counts } = self.counts;
+        environment.count(Operation::BindingCall, 1);
+        let (now, sync_us) = (environment.world.now_us(), environment.assumed.binding_sync_us);
         let start = now / self.period_us;
         let mut counts = locked(counts);
         let window = counts.entry(key.to_owned()).or_default();

@@ -6,12 +6,12 @@ use tidegate_conformance::operation::Operation;
 use tidegate_core::{Error, Millis, UnixMillis};
 
 use super::late;
-use crate::simulate::ground::{Assumed, Ground, HOME, locked};
+use crate::simulate::environment::{Assumed, Environment, HOME, locked};
 
 /// The adapter's own counters over rows in memory, as an isolate at a place calls them.
 #[derive(Clone)]
 pub(in crate::simulate) struct Counters {
-    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) host: Host,
     pub(in crate::simulate) all: Arc<Mutex<HashMap<String, Counted>>>,
@@ -57,7 +57,7 @@ impl Namespace for Counters {
             Host::Objects => (Operation::ObjectRequest, self.place),
             Host::Server => (Operation::ScriptCall, HOME),
         };
-        self.ground.count(call, 1);
+        self.environment.count(call, 1);
         let home = {
             let mut all = locked(&self.all);
             let new = || Counted { counter: Counter::new(MemoryRows::default(), None), home, free_at_us: 0 };
@@ -65,32 +65,32 @@ impl Namespace for Counters {
         };
         let deadline_us = object.deadline.get() * 1_000;
         let serve = |now| match (locked(&self.all).get_mut(object.name), self.host) {
-            (Some(found), Host::Objects) => found.serve_as_object(&self.ground, &body, now),
-            (Some(found), Host::Server) => (Ok(found.serve_as_script(&self.ground, &body, now)), now),
+            (Some(found), Host::Objects) => found.serve_as_object(&self.environment, &body, now),
+            (Some(found), Host::Server) => (Ok(found.serve_as_script(&self.environment, &body, now)), now),
             (None, host) => (Err(late(host.name())), now),
         };
-        let answered = self.ground.ask(self.place, home, deadline_us, serve).await;
+        let answered = self.environment.ask(self.place, home, deadline_us, serve).await;
         answered.unwrap_or_else(|| Err(late(self.host.name())))
     }
 }
 
 impl Counted {
     /// Answers a request that arrives, after those before it.
-    fn serve_as_object(&mut self, ground: &Ground, body: &[u8], now: u64) -> (Result<Reply, Error>, u64) {
-        if self.free_at_us.saturating_sub(now) > ground.assumed.object_queue_us {
+    fn serve_as_object(&mut self, environment: &Environment, body: &[u8], now: u64) -> (Result<Reply, Error>, u64) {
+        if self.free_at_us.saturating_sub(now) > environment.assumed.object_queue_us {
             let message = "Too many requests queued.".into();
             return (Err(Thrown { message, overloaded: true, ..Thrown::default() }.into()), now);
         }
-        self.free_at_us = self.free_at_us.max(now) + ground.assumed.object_us;
+        self.free_at_us = self.free_at_us.max(now) + environment.assumed.object_us;
         let (reply, written) = self.answer(body, self.free_at_us);
-        ground.count(Operation::RowWritten, written);
+        environment.count(Operation::RowWritten, written);
         (Ok(reply), self.free_at_us)
     }
 
     /// Answers a script call: the script, `TIME` and `GETRANGE`, and `SET` if it writes.
-    fn serve_as_script(&mut self, ground: &Ground, body: &[u8], now: u64) -> Reply {
+    fn serve_as_script(&mut self, environment: &Environment, body: &[u8], now: u64) -> Reply {
         let (reply, written) = self.answer(body, now);
-        ground.count(Operation::RedisCommand, 3 + written);
+        environment.count(Operation::RedisCommand, 3 + written);
         reply
     }
 

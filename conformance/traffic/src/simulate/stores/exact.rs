@@ -8,12 +8,12 @@ use tidegate_core::{
 };
 
 use super::late;
-use crate::simulate::ground::Ground;
+use crate::simulate::environment::Environment;
 
 /// A store at one place whose script decides as the core does, such as Redis or Upstash.
 #[derive(Clone)]
 pub(in crate::simulate) struct Exact {
-    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) home: usize,
     /// Of all places together.
@@ -29,13 +29,13 @@ impl Exact {
         &self,
         script: impl FnOnce(UnixMillis) -> F,
     ) -> Result<T, Error> {
-        self.ground.count(Operation::ScriptCall, 1);
+        self.environment.count(Operation::ScriptCall, 1);
         let serve = |now| {
             let answer = script(UnixMillis::new(now / 1_000)).now_or_never();
             (answer.unwrap_or_else(|| Err(late("redis"))), now)
         };
-        let deadline_us = self.ground.assumed.redis_deadline_us;
-        let answered = self.ground.ask(self.place, self.home, deadline_us, serve).await;
+        let deadline_us = self.environment.assumed.redis_deadline_us;
+        let answered = self.environment.ask(self.place, self.home, deadline_us, serve).await;
         answered.unwrap_or_else(|| Err(late("redis")))
     }
 
@@ -57,7 +57,7 @@ impl Limiter for Exact {
             })
             .await?;
         // The script, `TIME` and `GET`, and `SET` if it admits.
-        self.ground.count(Operation::RedisCommand, 3 + u64::from(decision.is_allowed()));
+        self.environment.count(Operation::RedisCommand, 3 + u64::from(decision.is_allowed()));
         Ok(decision)
     }
 

@@ -5,12 +5,12 @@ use tidegate_conformance::operation::Operation;
 use tidegate_core::store::BestEffort;
 use tidegate_core::{Capabilities, Error, Millis};
 
-use crate::simulate::ground::{Assumed, Ground, HOME, locked};
+use crate::simulate::environment::{Assumed, Environment, HOME, locked};
 
 /// A Workers KV namespace, as a location sees it.
 #[derive(Clone)]
 pub(in crate::simulate) struct Kv {
-    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) all: Arc<Mutex<HashMap<String, Values>>>,
 }
@@ -71,15 +71,15 @@ impl BestEffort for Kv {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let Assumed { kv_hot_us, kv_cache_us, kv_replication_us, kv_deadline_us, .. } = self.ground.assumed;
-        self.ground.count(Operation::KvRead, 1);
-        let now = self.ground.world.now_us();
+        let Assumed { kv_hot_us, kv_cache_us, kv_replication_us, kv_deadline_us, .. } = self.environment.assumed;
+        self.environment.count(Operation::KvRead, 1);
+        let now = self.environment.world.now_us();
         let hot = locked(&self.all).get(key).and_then(|values| {
             let (until, value) = values.cached.get(&self.place)?;
             (*until > now).then(|| value.clone())
         });
         if let Some(value) = hot {
-            self.ground.world.sleep(kv_hot_us).await;
+            self.environment.world.sleep(kv_hot_us).await;
             return Ok(value);
         }
         let read = |now| {
@@ -89,13 +89,13 @@ impl BestEffort for Kv {
             values.cached.insert(self.place, (now + kv_cache_us, value.clone()));
             (value, now)
         };
-        let answered = self.ground.ask(self.place, HOME, kv_deadline_us, read).await;
+        let answered = self.environment.ask(self.place, HOME, kv_deadline_us, read).await;
         answered.ok_or_else(|| Self::failed("get"))
     }
 
     async fn put(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<(), Error> {
-        let Assumed { kv_spacing_us, kv_replication_us, kv_deadline_us, .. } = self.ground.assumed;
-        self.ground.count(Operation::KvWrite, 1);
+        let Assumed { kv_spacing_us, kv_replication_us, kv_deadline_us, .. } = self.environment.assumed;
+        self.environment.count(Operation::KvWrite, 1);
         let write = |now| {
             let mut all = locked(&self.all);
             let values = all.entry(key.to_owned()).or_default();
@@ -106,7 +106,7 @@ impl BestEffort for Kv {
             }
             (throttled, now)
         };
-        match self.ground.ask(self.place, HOME, kv_deadline_us, write).await {
+        match self.environment.ask(self.place, HOME, kv_deadline_us, write).await {
             Some(false) => Ok(()),
             Some(true) => Err(tidegate_cloudflare::kv::failed("put", "KV PUT failed: 429 Too Many Requests")),
             None => Err(Self::failed("put")),

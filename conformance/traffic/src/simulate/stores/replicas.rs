@@ -11,13 +11,13 @@ use tidegate_spin::{Atomics, Bucket};
 
 use super::kv::Values;
 use super::late;
-use crate::simulate::ground::{Ground, locked};
+use crate::simulate::environment::{Environment, locked};
 
 /// A key-value store with a replica at each place. A write is seen at its place at once, and at the others later. There, the
 /// last write wins.
 #[derive(Clone)]
 pub(in crate::simulate) struct Replicas {
-    pub(in crate::simulate) ground: Ground,
+    pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) replication_us: u64,
     pub(in crate::simulate) all: Arc<Mutex<HashMap<String, Values>>>,
@@ -40,14 +40,14 @@ impl Replicas {
 
     /// Whether the value under `key` has this version, or whether it does not matter.
     fn matches(&self, key: &str, version: Option<u64>, now: u64) -> bool {
-        !self.ground.assumed.swaps_compare || self.seen(key, now).map(|seen| seen.version) == version
+        !self.environment.assumed.swaps_compare || self.seen(key, now).map(|seen| seen.version) == version
     }
 
     /// An operation at the replica of the place.
     async fn ask<T>(&self, operation: Operation, serve: impl FnOnce(u64) -> T) -> Option<T> {
-        self.ground.count(operation, 1);
-        let deadline_us = self.ground.assumed.kv_deadline_us;
-        self.ground.ask(self.place, self.place, deadline_us, |now| (serve(now), now)).await
+        self.environment.count(operation, 1);
+        let deadline_us = self.environment.assumed.kv_deadline_us;
+        self.environment.ask(self.place, self.place, deadline_us, |now| (serve(now), now)).await
     }
 
     async fn spin<T>(&self, serve: impl FnOnce(u64) -> T) -> Result<T, Error> {
@@ -106,11 +106,11 @@ impl Atomics for Replicas {
 /// Fastly's host functions block, so they take no time here: see [`Timed`].
 impl KeyValue for Replicas {
     fn lookup(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
-        Ok(self.seen(key, self.ground.world.now_us()))
+        Ok(self.seen(key, self.environment.world.now_us()))
     }
 
     fn insert(&self, key: &str, bytes: &[u8], only: Only, ttl: Duration) -> Result<Inserted, Error> {
-        let now = self.ground.world.now_us();
+        let now = self.environment.world.now_us();
         let expected = match only {
             Only::New => None,
             Only::Over(generation) => Some(generation),
@@ -123,7 +123,7 @@ impl KeyValue for Replicas {
     }
 
     fn delete(&self, key: &str) -> Result<(), Error> {
-        self.write(key, None, FOREVER, self.ground.world.now_us());
+        self.write(key, None, FOREVER, self.environment.world.now_us());
         Ok(())
     }
 }

@@ -2,6 +2,6 @@ use futures_util::future::BoxFuture;
 use tidegate_core::UnixMillis;
 
 /// What an isolate does after a response.
-pub(super) trait After: Send + Sync {
+pub(super) trait AfterResponse: Send + Sync {
     fn after(&self, now: UnixMillis) -> Option<BoxFuture<'static, ()>>;
 }

@@ -29,7 +29,7 @@ pub struct Faults {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct Environment {
     pub(super) world: World,
     pub(super) places: Arc<Places>,
     pub(super) assumed: Assumed,
@@ -177,7 +177,7 @@ impl Assumed {
     }
 }
 
-impl Ground {
+impl Environment {
     pub(super) fn new(world: World, places: Arc<Places>, assumed: Assumed, faults: Faults, seed: u64) -> Self {
         let random = Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(!seed)));
         Self { world, places, assumed, faults: Arc::new(faults), random, operations: Arc::default() }

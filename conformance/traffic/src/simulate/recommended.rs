@@ -8,8 +8,8 @@ use tidegate_conformance::operation::Operation;
 use tidegate_core::store::{BestEffort as _, Native};
 use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
 
-use super::after::After;
-use super::ground::{Ground, HOME, locked};
+use super::after_response::AfterResponse;
+use super::environment::{Environment, HOME, locked};
 use super::stores::Kv;
 
 /// They answer yes or no, and count in fixed windows.
@@ -61,7 +61,7 @@ struct Local {
 /// Decides by its own count and what it last heard, and synchronizes after the fact.
 #[derive(Clone)]
 pub(super) struct Synchronized {
-    ground: Ground,
+    environment: Environment,
     place: usize,
     every_us: u64,
     totals: Arc<Mutex<HashMap<String, Total>>>,
@@ -76,14 +76,19 @@ struct Locals {
 }
 
 impl Synchronized {
-    pub(super) fn new(ground: Ground, place: usize, every: Millis, totals: Arc<Mutex<HashMap<String, Total>>>) -> Self {
-        Self { ground, place, every_us: every.get() * 1_000, totals, local: Arc::default() }
+    pub(super) fn new(
+        environment: Environment,
+        place: usize,
+        every: Millis,
+        totals: Arc<Mutex<HashMap<String, Total>>>,
+    ) -> Self {
+        Self { environment, place, every_us: every.get() * 1_000, totals, local: Arc::default() }
     }
 
     /// Reports what was counted, and learns what all have. Nobody waits for it.
     async fn report(&self, key: String, window: u64, unreported: u64) {
         const DEADLINE_US: u64 = 1_000_000;
-        self.ground.count(Operation::ScriptCall, 1);
+        self.environment.count(Operation::ScriptCall, 1);
         let add = |now| {
             let mut totals = locked(&self.totals);
             let total = totals.entry(key.clone()).or_default();
@@ -95,7 +100,7 @@ impl Synchronized {
             }
             (*total, now)
         };
-        let Some(total) = self.ground.ask(self.place, HOME, DEADLINE_US, add).await else { return };
+        let Some(total) = self.environment.ask(self.place, HOME, DEADLINE_US, add).await else { return };
         if let Some(local) = locked(&self.local).keys.get_mut(&key)
             && local.window == total.window
         {
@@ -128,9 +133,9 @@ impl Native for Synchronized {
     }
 }
 
-impl After for Synchronized {
+impl AfterResponse for Synchronized {
     fn after(&self, _: UnixMillis) -> Option<BoxFuture<'static, ()>> {
-        let now = self.ground.world.now_us();
+        let now = self.environment.world.now_us();
         let mut reports = Vec::new();
         let mut all = locked(&self.local);
         let Locals { keys, due } = &mut *all;
