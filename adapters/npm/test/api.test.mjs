@@ -73,7 +73,7 @@ test("blockUntilReady waits as long as the verdict says, and returns the denial 
   const denied = await tidegate.blockUntilReady("k", 1);
   assert.deepEqual([denied.allowed, denied.limited], [false, true]);
   await assert.rejects(tidegate.blockUntilReady("k", -1), { kind: "invalid", field: "timeoutMs" });
-  assert.equal((await tidegate.blockUntilReady("k", 1_000, { cost: 2 })).status, "never_admissible");
+  assert.equal((await tidegate.blockUntilReady("k", 1_000, { cost: 2 })).outcome, "never_admissible");
 });
 
 test("blockUntilReady waits for longer than a timer can, in parts", async (t) => {
@@ -159,14 +159,14 @@ test("onVerdict gets every verdict, and what it throws does no harm", async () =
   const seen = [];
   const tidegate = limiter(["1 / d"], {
     onVerdict(verdict, about) {
-      seen.push([verdict.status, about === request]);
+      seen.push([verdict.outcome, about === request]);
       throw new Error("the log is full");
     },
   });
   await tidegate.check(request);
   await tidegate.check(request, async () => ({}));
   await tidegate.limit("k", { cost: -1 });
-  assert.deepEqual(seen, [["allowed", true], ["denied", true], ["undecided", false]]);
+  assert.deepEqual(seen, [["allowed", true], ["denied", true], ["failed_closed", false]]);
 });
 
 test("without onError, the console has one line a second when requests are not told apart, and onError replaces it", async () => {
@@ -281,7 +281,7 @@ test("memory: each key keeps its count, also when the keys that the WebAssembly 
   const lefts = (now) => [...new Set(keys.map((key) => tidegate.decide(key, { now }).quotas[0].remaining))];
   const now = 1_800_000_000_000;
   assert.deepEqual([lefts(now), lefts(now), lefts(now)], [[1], [0], [0]]);
-  assert.ok(keys.every((key) => tidegate.decide(key, { now }).status === "denied"));
+  assert.ok(keys.every((key) => tidegate.decide(key, { now }).outcome === "denied"));
   assert.deepEqual(lefts(now + 600_000), [1]);
 });
 

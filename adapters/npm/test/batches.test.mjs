@@ -62,7 +62,7 @@ for (const [name, make] of Object.entries(stores)) {
       tidegate.limit("d"),
     ]);
     assert.deepEqual(
-      verdicts.map(({ status, error, replayed }) => error?.kind ?? (replayed ? "replayed" : status)),
+      verdicts.map(({ outcome, error, replayed }) => error?.kind ?? (replayed ? "replayed" : outcome)),
       ["allowed", "allowed", "corrupt", "token_reused", "replayed", "never_admissible", "allowed"],
     );
   });
@@ -105,7 +105,7 @@ for (const [name, make] of Object.entries(stores)) {
       const entries = Array.from({ length: 1_000 }, (_, nth) => `${now - 1_000 + nth}:1`);
       await server.command("SET", key, `sl1 ${entries.join(" ")};`.repeat(2), "KEEPTTL");
     }
-    const kinds = new Set((await all((key) => tidegate.limit(key, { now: now + 1 }))).map(({ status, error }) => error?.kind ?? status));
+    const kinds = new Set((await all((key) => tidegate.limit(key, { now: now + 1 }))).map(({ outcome, error }) => error?.kind ?? outcome));
     assert.deepEqual([...kinds], ["denied"]);
   });
 }

@@ -13,8 +13,8 @@ const policy = (name) => ({ name, quotas: [{ fixedWindow: { limit: 5, windowMs: 
 test("a block denies its key until its end, and a block of 0 ends it", async () => {
   const tidegate = new Testing({ policy: policy("ends"), now: 1_800_000_000_000 });
   await tidegate.block("user:1", 90_000, { now: tidegate.now });
-  const { status, retryAfterMs } = await tidegate.limit("user:1");
-  assert.deepEqual([status, retryAfterMs], ["denied", 90_000]);
+  const { outcome, retryAfterMs } = await tidegate.limit("user:1");
+  assert.deepEqual([outcome, retryAfterMs], ["denied", 90_000]);
   assert.equal((await tidegate.limit("user:2")).allowed, true);
   tidegate.advance(89_999);
   assert.equal((await tidegate.limit("user:1")).retryAfterMs, 1);

@@ -6,6 +6,7 @@ import { EXACT, NATIVE } from "../modules/core/capabilities.js";
 import { TidegateError } from "../modules/error.js";
 import { composed } from "../modules/gate/around/compose.js";
 import { ALGORITHMS, RulesPolicy } from "../modules/gate/policy.js";
+import { ask, CHECK, SETTLE } from "../modules/question.js";
 import { Chance, seeded, startedGate } from "./reference.mjs";
 
 const SEED = seeded();
@@ -90,13 +91,15 @@ class Pair {
     this.composed = [];
     this.stores = NAMES.map((name, place) => {
       const can = () => this.can[place];
-      const ask = (question) => new Promise((resolve, reject) => this.told({ question, resolve, reject }));
+      const told = (question) => new Promise((resolve, reject) => this.told({ question, resolve, reject }));
       return {
         get capabilities() {
           return can();
         },
-        check: ({ policy, keys, cost, now, token, ttlMs, lease }) => ask(["check", name, written(policy, lease), keys, cost, now, token ?? null, token === undefined ? 0 : ttlMs]),
-        settle: ({ policy, keys, cost, now, token }) => ask(["settle", name, written(policy), keys, cost ?? -1, now, token]),
+        ask: ({ kind, policy, keys, cost, now, token, extra, lease }) => {
+          const asked = [name, written(policy, lease), keys, cost, now, token ?? null];
+          return told(kind === CHECK ? ["check", ...asked, extra] : ["settle", ...asked]);
+        },
       };
     });
   }
@@ -139,8 +142,8 @@ class Pair {
     caller.tell(3, keys[""]);
     if (keys.tenant) caller.key("tenant", keys.tenant);
     caller.numbers(-1, cost, false, false);
-    const ttlMs = policy.holdsSlots ? 0 : SETTLE_WITHIN_MS;
-    const run = () => this.composed[0].limiter.check({ policy, keys, cost, now, token, ttlMs, lease });
+    const extra = policy.holdsSlots || token === undefined ? 0 : SETTLE_WITHIN_MS;
+    const run = () => this.composed[0].layer.ask({ ...ask(CHECK, policy, now), keys, cost, token, extra, lease });
     return this.begin(caller, () => caller.check("GET", `https://example.com/${name}`, "\0", now, false), run);
   }
 
@@ -149,7 +152,7 @@ class Pair {
     const caller = this.reference.caller();
     const named = policy.dimensions.map(({ name }) => `${name}\n${keys[name]}`);
     const begins = () => caller.settle(token, Uint32Array.from([0, place, named.length]), named.join("\n"), cost ?? -1, now);
-    return this.begin(caller, begins, () => this.composed[0].limiter.settle({ policy, keys, token, cost, now }));
+    return this.begin(caller, begins, () => this.composed[0].layer.ask({ ...ask(SETTLE, policy, now), keys, token, cost: cost ?? -1 }));
   }
 
   begin(caller, begins, run) {

@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { Gate, jsonLines } from "@tidegate/edge/gate";
 import { SignJWT } from "jose";
 import { Tokens } from "../modules/gate/tokens.js";
+import { CHECK } from "../modules/question.js";
 import { Chance, seeded, startedGate } from "./reference.mjs";
 
 const SEED = seeded();
@@ -12,7 +13,7 @@ const STEPS = Number(process.env.STEPS ?? 3_000);
 /** How many requests each set of rules gets. */
 const REQUESTS = 40;
 const NOW = 1_800_000_000_000;
-const NUMBERS = Symbol.for("@tidegate/edge/numbers");
+const LAYER = Symbol.for("@tidegate/edge/layer");
 const PARTS = Symbol.for("@tidegate/edge/parts");
 const SECRET = new Uint8Array(32).fill(7);
 const JWKS = { keys: [{ kty: "oct", k: Buffer.from(SECRET).toString("base64url") }] };
@@ -128,25 +129,13 @@ function capabilities(can) {
 function limiterOf(store, can, script, { policy, leases }) {
   const name = nameOfParts(policy[PARTS]);
   const held = leases ? 2 * leases.slice : can.held;
-  const answered = (...asked) => {
-    const answer = script.answer(...asked);
-    return typeof answer === "string" ? { error: { kind: answer, message: `it is ${answer}` } } : { [NUMBERS]: answer };
+  const ask = async ({ kind, keys, cost, now, token, extra }) => {
+    const asked = [store, name, keys, cost < 0 ? null : cost, now, token];
+    const answer = kind === CHECK ? script.answer("check", ...asked, token === undefined ? undefined : extra) : script.answer("settle", ...asked);
+    if (typeof answer === "string") throw [answer, `it is ${answer}`];
+    return answer;
   };
-  const settled = async (keys, cost, now, token) => {
-    const { error, ...verdict } = answered("settle", store, name, keys, cost, now, token);
-    if (error) throw [error.kind, error.message];
-    return verdict;
-  };
-  return {
-    capabilities: { ...can, held },
-    holdsSlots: false,
-    limit: async (keys, { cost, now, idempotency }) => {
-      const { error, ...verdict } = answered("check", store, name, keys, cost, now, idempotency?.token, idempotency?.ttlMs);
-      return error ? { error: [error.kind, error.message] } : verdict;
-    },
-    release: ({ keys, charge }, { now }) => settled(keys, null, now, charge.token),
-    settle: ({ keys, charge }, { cost, now }) => settled(keys, cost, now, charge.token),
-  };
+  return { capabilities: { ...can, held }, [LAYER]: { ask } };
 }
 
 const SEGMENTS = ["api", "login", "a", "b", "A", "%61pi", "%2e", "..", ".", "", "x%2fy", "é", "{id}", "\\a", "a;b", "%zz", "a%20b"];
@@ -297,6 +286,12 @@ function anyGiven(chance, platform) {
   };
 }
 
+/** What a settled verdict has of a decision. The core says no more of it. */
+function settledOf(verdict) {
+  const { outcome, rule, decision } = toldOf(verdict, []);
+  return { outcome, fields: {}, rule, decision };
+}
+
 /** A verdict of the gate, in the form of the core's. */
 function toldOf(verdict, events) {
   const { outcome, rule, http, headers, charge, holdsSlots, error, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas } = verdict;
@@ -370,7 +365,7 @@ describe("the gate", () => {
           const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
           const token = isMade ? "made" : given.token;
           const settled = await outcomeOf(() => reference.run((caller) => caller.settle(token, places, hold.flatMap(([, , , ...keys]) => keys).join("\n"), cost ?? -1, now)));
-          const ours = await outcomeOf(async () => toldOf(cost === undefined ? await gate.release(verdict, { now }) : await gate.settle(verdict, { cost, now }), []));
+          const ours = await outcomeOf(async () => settledOf(cost === undefined ? await gate.release(verdict, { now }) : await gate.settle(verdict, { cost, now })));
           if (Array.isArray(settled)) assert.deepEqual(ours, settled, about);
           else assert.deepEqual(ours, { ...JSON.parse(settled), rule: verdict.rule }, about);
         }

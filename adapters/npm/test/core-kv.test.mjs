@@ -8,12 +8,12 @@ import { Core } from "../modules/core.js";
 import { MAX_INSTANT } from "../modules/core/exact.js";
 import { anyRule } from "../modules/core/rules/make.js";
 import { TidegateError } from "../modules/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";
 import { draws, hashOf } from "../modules/stores/cloudflare-kv/draws.js";
 import { Isolate } from "../modules/stores/cloudflare-kv/isolate.js";
 import { encode } from "../modules/stores/cloudflare-kv/record.js";
-import { Chance, Reference, seeded } from "./reference.mjs";
+import { ask, Chance, Reference, seeded } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);

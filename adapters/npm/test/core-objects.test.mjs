@@ -11,12 +11,12 @@ import { MAX_INSTANT, MAX_UNITS } from "../modules/core/exact.js";
 import { anyRule } from "../modules/core/rules/make.js";
 import { Core } from "../modules/core.js";
 import { TidegateError } from "../modules/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Counter } from "../modules/stores/cloudflare/counter.js";
 import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
-import { seeded, started } from "./reference.mjs";
+import { ask, seeded, started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
 const ROWS = new URL("../../cloudflare/src/durable_objects/rows.js", import.meta.url);
@@ -1077,7 +1077,7 @@ describe("Durable Objects", () => {
     const quotas = ["6 / d", { concurrency: { limit: 3, lifetimeMs: 60_000 } }];
     const tidegate = new Tidegate({ namespace, failMode: "closed", policy: { name: "api", quotas } });
     const verdicts = await Promise.all(Array.from({ length: 10 }, () => tidegate.limit("user:1", { estimate: 2 })));
-    assert.deepEqual(verdicts.map(({ status }) => status), [...Array(3).fill("allowed"), ...Array(7).fill("denied")]);
+    assert.deepEqual(verdicts.map(({ outcome }) => outcome), [...Array(3).fill("allowed"), ...Array(7).fill("denied")]);
     namespace.restart();
     await tidegate.settle(verdicts[0], { cost: 1 });
     await tidegate.release(verdicts[1]);
@@ -1097,7 +1097,7 @@ describe("Durable Objects", () => {
     const policy = { name: "many", quotas: ["60 burst, 1 / d"] };
     const leased = new Tidegate({ namespace, failMode: "open", shards: 2, leases: true, locationHint: "weur", policy });
     const statuses = [];
-    for (let nth = 0; nth < 100; nth++) statuses.push((await leased.limit("user:2")).status);
+    for (let nth = 0; nth < 100; nth++) statuses.push((await leased.limit("user:2")).outcome);
     assert.equal(statuses.filter((status) => status === "allowed").length, 60);
     assert.match([...namespace.storages.keys()].join(), /^tg1:shard:[01]of2$/);
     // A storage that fails lets nobody through.

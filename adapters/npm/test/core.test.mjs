@@ -10,11 +10,11 @@ import { bytesOf, hexOf } from "../modules/core/codec.js";
 import { Core } from "../modules/core.js";
 import { anyRule } from "../modules/core/rules/make.js";
 import { TidegateError } from "../modules/error.js";
-import { ask, BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
-import { Chance, Reference, seeded, started } from "./reference.mjs";
+import { ask, Chance, Reference, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
@@ -153,7 +153,7 @@ test("policies: the same are right, and wrong ones have the same error", () => {
       assert.equal(ours.message, inJavaScript(theirs.message), place);
     } else {
       assert.deepEqual(ours.value.dimensions, theirs.value.describe(0).split(","), place);
-      assert.deepEqual(ours.value.names, theirs.value.describe(1).split(","), place);
+      assert.deepEqual(ours.value.policy.names, theirs.value.describe(1).split(","), place);
       assert.deepEqual({ ...ours.value.capabilities }, theirs.value.capabilities, place);
     }
   }

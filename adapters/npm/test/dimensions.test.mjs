@@ -41,7 +41,7 @@ for (const groupBy of [undefined, "tenant"]) {
     assert.deepEqual(remaining(await tidegate.check(request, { keys: alice })), [1, 9]);
     assert.deepEqual(remaining(await tidegate.check(request, { keys: alice })), [0, 8]);
     const denied = await tidegate.check(request, { keys: alice });
-    assert.deepEqual([denied.status, denied.quotas[denied.binding].name, remaining(denied)], ["denied", "api-1", [0, 8]]);
+    assert.deepEqual([denied.outcome, denied.quotas[denied.binding].name, remaining(denied)], ["denied", "api-1", [0, 8]]);
     // The order of the object's fields has no meaning.
     const other = await tidegate.check(request, { keys: { tenant: "tenant:acme", user: "user:bob" } });
     assert.deepEqual([other.allowed, remaining(other), other.key, other.keys], [true, [1, 7], undefined, { tenant: "tenant:acme", user: "user:bob" }]);
@@ -144,14 +144,14 @@ test("of five requests at once two get a slot; a release frees it, once", async 
   const [held, denied] = [verdicts.filter(({ allowed }) => allowed), verdicts.filter(({ allowed }) => !allowed)];
   assert.equal(held.length, 2);
   for (const verdict of denied) {
-    assert.deepEqual([verdict.status, verdict.retryAfterMs, verdict.response.status, verdict.response.headers.get("retry-after")], ["denied", null, 429, null]);
+    assert.deepEqual([verdict.outcome, verdict.retryAfterMs, verdict.response.status, verdict.response.headers.get("retry-after")], ["denied", null, 429, null]);
     assert.equal(await tidegate.release(verdict), verdict);
   }
   assert.equal(held[0].quotas[0].resetAfterMs, null);
   assert.match(held[0].headers["ratelimit-policy"], /^"api";q=2;qu="concurrent-requests"$/);
 
   const released = await tidegate.release(held[0]);
-  assert.deepEqual([released.status, released.replayed, remaining(released)], ["allowed", false, [1]]);
+  assert.deepEqual([released.outcome, released.replayed, remaining(released)], ["allowed", false, [1]]);
   assert.equal((await tidegate.release(held[0])).replayed, true);
   const next = await times(2, () => tidegate.check(request));
   assert.deepEqual(next.map(({ allowed }) => allowed).sort(), [false, true]);

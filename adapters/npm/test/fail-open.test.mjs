@@ -50,14 +50,14 @@ test("requests without a client address share one key", async () => {
   ]) {
     events.length = 0;
     const verdict = await tidegate.check(from(headers));
-    assert.deepEqual([verdict.status, verdict.key, verdict.response?.status], ["denied", "ip:unknown", 429], JSON.stringify(headers));
+    assert.deepEqual([verdict.outcome, verdict.key, verdict.response?.status], ["denied", "ip:unknown", 429], JSON.stringify(headers));
     assert.deepEqual(events.map(({ kind, failedOpen }) => [kind, failedOpen]), [["invalid", false]]);
     assert.match(events[0].message, /cloudflare tells it in cf-connecting-ip/);
   }
   const direct = new Tidegate({ ...options, platform: "direct" });
   for (const peer of [undefined, "", "192.0.2.1, 192.0.2.2", "unknown", LONE_SURROGATE]) {
     const verdict = await direct.check(client(), { peer });
-    assert.deepEqual([verdict.status, verdict.key], ["denied", "ip:unknown"], String(peer));
+    assert.deepEqual([verdict.outcome, verdict.key], ["denied", "ip:unknown"], String(peer));
   }
 });
 
@@ -76,7 +76,7 @@ test("if identify fails, a request is counted by its address, and onError is cal
   for (const [how, identify] of Object.entries(failing)) {
     events.length = 0;
     const verdict = await new Tidegate({ ...options, identify }).check(client());
-    assert.deepEqual([verdict.status, verdict.key], ["denied", `ip:${ADDRESS}`], how);
+    assert.deepEqual([verdict.outcome, verdict.key], ["denied", `ip:${ADDRESS}`], how);
     assert.deepEqual(events.map(({ operation, kind, failedOpen }) => [operation, kind, failedOpen]), [["identify", "invalid", false]], how);
     assert.doesNotMatch(JSON.stringify(events), /eyJ/, how);
   }
@@ -86,7 +86,7 @@ test("if identify fails, a request is rejected with onIdentifyError: \"reject\""
   for (const [how, identify] of Object.entries(failing)) {
     events.length = 0;
     const verdict = await new Tidegate({ ...options, identify, onIdentifyError: "reject" }).check(client());
-    assert.deepEqual([verdict.status, verdict.allowed, verdict.response?.status], ["undecided", false, 400], how);
+    assert.deepEqual([verdict.outcome, verdict.allowed, verdict.response?.status], ["failed_closed", false, 400], how);
     assert.deepEqual([verdict.error.kind, events.length], ["invalid", 1], how);
   }
 });
@@ -118,7 +118,7 @@ test("an invalid value in a request is rejected with 400 and not echoed", async 
   const tidegate = new Tidegate(options);
   for (const [what, call] of Object.entries(invalid)) {
     for (const verdict of [await tidegate.check(client(), call), await tidegate.peek(client(), call)]) {
-      assert.deepEqual([verdict.allowed, verdict.failedOpen, verdict.limited, verdict.status], [false, false, false, "undecided"], what);
+      assert.deepEqual([verdict.allowed, verdict.failedOpen, verdict.limited, verdict.outcome], [false, false, false, "failed_closed"], what);
       assert.deepEqual([verdict.error.kind, verdict.response.status], ["invalid", 400], what);
       assert.deepEqual(await verdict.response.json(), { error: "invalid_request" }, what);
     }
@@ -135,7 +135,7 @@ test("tokens, keys and costs chosen by a client do not avoid a denial", async ()
   }
   for (const cost of [2, Number.MAX_SAFE_INTEGER]) {
     const verdict = await tidegate.check(client(), { cost });
-    assert.deepEqual([verdict.status, verdict.response.status], ["never_admissible", 429]);
+    assert.deepEqual([verdict.outcome, verdict.response.status], ["never_admissible", 429]);
   }
   assert.equal((await tidegate.check(client(), { key: "tenant:1", now: 0 })).allowed, false);
 });
@@ -239,7 +239,7 @@ test("2,000 concurrent requests open nothing while the store is up, however late
     const tidegate = new Tidegate({ ...options, deadlineMs, policy: { name: `burst-${deadlineMs}`, quotas: [{ fixedWindow: { limit: 60, windowMs: 86_400_000 } }] } });
     const verdicts = await Promise.all(Array.from({ length: 2_000 }, () => tidegate.check(client())));
     const kinds = {};
-    for (const { status, error } of verdicts) kinds[error?.kind ?? status] = (kinds[error?.kind ?? status] ?? 0) + 1;
+    for (const { outcome, error } of verdicts) kinds[error?.kind ?? outcome] = (kinds[error?.kind ?? outcome] ?? 0) + 1;
     const passed = verdicts.filter(({ allowed }) => allowed).length;
     const told = `limit 60, deadline ${deadlineMs} ms: ${passed} of 2,000 passed, ${JSON.stringify(kinds)}`;
     context.diagnostic(told);
@@ -254,7 +254,7 @@ test("an answer that arrived while the process was busy is not late", async () =
     const pending = tidegate.check(client());
     await new Promise((resolve) => setTimeout(resolve, 0));
     for (const until = performance.now() + 300; performance.now() < until; );
-    const { status, error } = await pending;
-    assert.deepEqual([status, error?.kind], ["denied", undefined]);
+    const { outcome, error } = await pending;
+    assert.deepEqual([outcome, error?.kind], ["denied", undefined]);
   }
 });

@@ -18,9 +18,11 @@ import { Redis } from "ioredis";
 import * as jose from "jose";
 import { RulesPolicy } from "../modules/gate/policy.js";
 import { OwnStore } from "../modules/gate/stores.js";
+import { ask as question, CHECK } from "../modules/question.js";
 import { redisServer } from "./servers.mjs";
 
 const NOW = 1_800_000_000_000;
+const LAYER = Symbol.for("@tidegate/edge/layer");
 const server = await redisServer();
 const client = new Redis(server.url);
 after(async () => {
@@ -291,7 +293,7 @@ describe("a decision", () => {
     const made = [];
     const store = new OwnStore("main", (limit) => made.push(limit.policy.name) && new Memory(limit), "direct");
     const policy = (name) => RulesPolicy.ofLimit(name, [{ algorithm: 0, place: "", amount: 5, span: 60_000, refill: 0 }], false, undefined);
-    const ask = (name) => store.check({ policy: policy(name), keys: { "": "k" }, cost: 1, now: NOW, token: undefined, ttlMs: 0, lease: undefined });
+    const ask = (name) => store.ask({ ...question(CHECK, policy(name), NOW), keys: { "": "k" } });
     store.prepare(policy("of-the-rules"), undefined);
     for (let nth = 0; nth <= 1_024; nth++) await ask(`other-${nth}`);
     await ask("of-the-rules");
@@ -417,14 +419,18 @@ describe("limiters around stores, by the table `stores`", () => {
   /** A store that can be switched off. */
   const store = (Store = Memory, options = {}) => {
     const state = { isDown: false, calls: 0 };
-    class Switched extends Store {
-      async limit(...asked) {
+    const make = (limit) => {
+      const made = new Store({ ...options, ...limit });
+      const layer = made[LAYER];
+      const { ask } = layer;
+      layer.ask = async (question) => {
         state.calls += 1;
-        if (!state.isDown) return super.limit(...asked);
-        return { error: new TidegateError("unavailable", "switched off") };
-      }
-    }
-    return { state, make: (limit) => new Switched({ ...options, ...limit }) };
+        if (!state.isDown) return ask.call(layer, question);
+        throw new TidegateError("unavailable", "switched off");
+      };
+      return made;
+    };
+    return { state, make };
   };
   const rules = (stores) => {
     const [api, proposal, flood] = [10, 3, 20].map((limit) => Object.entries(limits(window(limit)))[0]);

@@ -14,14 +14,17 @@ const SECRET = new Uint8Array(32).fill(7);
 /** The table, which the core replays, too. */
 const { rules, rows } = JSON.parse(readFileSync(new URL("../../../core/tests/data/identities.json", import.meta.url), "utf8"));
 
+const LAYER = Symbol.for("@tidegate/edge/layer");
+
 /** The keys that the store was asked to count, those of the last request last. */
 const counted = [];
 const store = (limit) => {
   const memory = new Tidegate(limit);
-  const { limit: counts } = memory;
-  memory.limit = (keys, options) => {
-    counted.push(keys);
-    return counts.call(memory, keys, options);
+  const layer = memory[LAYER];
+  const { ask } = layer;
+  layer.ask = (question) => {
+    counted.push(question.keys);
+    return ask.call(layer, question);
   };
   return memory;
 };

@@ -101,11 +101,11 @@ test("the verdict contains each quota, and its response is the complete 429", as
   assert.deepEqual(first.quotas.map(({ name, limit, remaining }) => [name, limit, remaining]), [["api", 3, 0]]);
   assert.equal(first.response, undefined);
   const second = await tidegate.check(request);
-  assert.deepEqual([second.allowed, second.limited, second.status], [false, true, "denied"]);
+  assert.deepEqual([second.allowed, second.limited, second.outcome], [false, true, "denied"]);
   assert.deepEqual([second.response.status, second.response.headers.get("x-ratelimit-remaining")], [429, "0"]);
   assert.deepEqual(await second.response.json(), { error: "rate_limited", policy: "api", quota: "api", retry_after_ms: second.retryAfterMs });
   const logged = JSON.parse(JSON.stringify(second));
-  assert.deepEqual([logged.status, logged.key, logged.quotas[0].limit], ["denied", "ip:192.0.2.1", 3]);
+  assert.deepEqual([logged.outcome, logged.key, logged.quotas[0].limit], ["denied", "ip:192.0.2.1", 3]);
   await tidegate.refund(first, { cost: 1 });
   assert.equal((await tidegate.peek(request)).allowed, true);
   assert.equal((await tidegate.check(request)).allowed, true);

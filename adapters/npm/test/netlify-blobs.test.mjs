@@ -55,9 +55,9 @@ async function burst(calls) {
   let passed = 0;
   const verdicts = await Promise.all(calls);
   const slowestMs = Math.round(performance.now() - began);
-  for (const { allowed, status, error } of verdicts) {
+  for (const { allowed, outcome, error } of verdicts) {
     passed += allowed;
-    kinds[error?.kind ?? status] = (kinds[error?.kind ?? status] ?? 0) + 1;
+    kinds[error?.kind ?? outcome] = (kinds[error?.kind ?? outcome] ?? 0) + 1;
   }
   return { passed, kinds, slowestMs, told: `${passed} passed, ${JSON.stringify(kinds)}, slowest ${slowestMs} ms` };
 }
@@ -139,7 +139,7 @@ test("a key's queue is bounded, and other keys do not wait for it", async () => 
   assert.deepEqual([refused.length, [...new Set(refused.map(({ error }) => error?.kind))]], [275, ["contended"]]);
   assert.ok(performance.now() - began < 1_900);
   isHung = false;
-  assert.equal((await tidegate.check(request, { key: "other" })).status, "allowed");
+  assert.equal((await tidegate.check(request, { key: "other" })).outcome, "allowed");
   await Promise.all(crowd);
 });
 
@@ -159,7 +159,7 @@ test("after a store failure, the request passes, and the next one works", async 
   const { passed, kinds, told } = await burst(times(5, () => tidegate.check(request)));
   assert.deepEqual([passed, kinds], [5, { unavailable: 5 }], told);
   isDown = false;
-  assert.equal((await tidegate.check(request)).status, "allowed");
+  assert.equal((await tidegate.check(request)).outcome, "allowed");
 });
 
 test("checks, refunds and resets of one key take turns and are all counted", async () => {
@@ -167,7 +167,7 @@ test("checks, refunds and resets of one key take turns and are all counted", asy
   const { passed, kinds, told } = await burst(times(60, () => tidegate.check(request)));
   assert.deepEqual([passed, kinds], [50, { allowed: 50, denied: 10 }], told);
   const [verdict] = [await tidegate.peek(request)];
-  assert.equal(verdict.status, "denied");
+  assert.equal(verdict.outcome, "denied");
   await tidegate.reset(verdict.key);
   const charged = await tidegate.check(request);
   assert.equal(charged.quotas[0].remaining, 49);
@@ -179,7 +179,7 @@ test("an estimate is unsupported, charges nothing and does not open", async () =
   const tidegate = limiter(store(ms(0)), 10)();
   const verdict = await tidegate.check(request, { estimate: 5 });
   assert.deepEqual([verdict.allowed, verdict.failedOpen, verdict.error.kind, verdict.response.status], [false, false, "unsupported", 503]);
-  const elsewhere = { key: verdict.key, status: "allowed", charge: { token: "a", cost: 5 } };
+  const elsewhere = { key: verdict.key, outcome: "allowed", charge: { token: "a", cost: 5 } };
   await assert.rejects(tidegate.settle(elsewhere, { cost: 1 }), { kind: "unsupported" });
   const counted = await tidegate.check(request);
   assert.deepEqual([counted.quotas[0].remaining, counted.replayed], [9, false]);

@@ -63,7 +63,7 @@ test("check chooses key and cost, exempts, and makes a 400 if it throws; denied 
       if (url === "/wrong") throw new Error("of the application");
       return { key: headers["x-user"], cost: 2 };
     },
-    denied: (verdict, request) => new Response(`no more, ${request.headers.get("x-user")}`, { status: 429, headers: { "x-why": verdict.status } }),
+    denied: (verdict, request) => new Response(`no more, ${request.headers.get("x-user")}`, { status: 429, headers: { "x-why": verdict.outcome } }),
   };
   const { address, close } = await served([limit(limiter(["2 / d"]), options)], hello);
   const get = (path, user = "alice") => fetch(`${address}${path}`, { headers: { "x-user": user } });

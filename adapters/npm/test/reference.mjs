@@ -1,6 +1,7 @@
 // The core of Rust, as WebAssembly that build.sh makes for the tests: what the TypeScript is held to.
 
 import { readFileSync } from "node:fs";
+import { ask as question } from "../modules/question.js";
 
 /** The most numbers of a decision: 7, and 3 for each of 8 quotas. One more number follows. */
 const NUMBERS_MAX = 31;
@@ -11,6 +12,9 @@ export function seeded() {
   console.log(`SEED=${seed}`);
   return seed;
 }
+
+/** A question for a store, which knows its policy. */
+export const ask = (kind, now) => question(kind, undefined, now);
 
 /** Starts a module of the reference. */
 export async function started(store) {

@@ -38,10 +38,10 @@ test("what a request cost less than its estimate is returned, once", async () =>
   const verdict = await tidegate.check(request, { estimate: 30 });
   assert.deepEqual([verdict.allowed, verdict.replayed, verdict.quotas[0].remaining], [true, false, 70]);
   const settled = await tidegate.settle(verdict, { cost: 12 });
-  assert.deepEqual([settled.status, settled.replayed, settled.quotas[0].remaining], ["allowed", false, 88]);
+  assert.deepEqual([settled.outcome, settled.replayed, settled.quotas[0].remaining], ["allowed", false, 88]);
   for (const cost of [12, 0, 1_000]) {
     const again = await tidegate.settle(verdict, { cost });
-    assert.deepEqual([again.status, again.replayed, again.quotas[0].remaining], ["allowed", true, 88]);
+    assert.deepEqual([again.outcome, again.replayed, again.quotas[0].remaining], ["allowed", true, 88]);
   }
   assert.equal(JSON.parse(JSON.stringify(settled)).replayed, false);
   assert.deepEqual(events, []);
@@ -55,7 +55,7 @@ test("of five requests estimated at 30 of 100, three are admitted; they used 45 
   const settled = await Promise.all([...admitted, ...admitted].map((verdict) => tidegate.settle(verdict, { cost: 45 })));
   assert.equal(settled.filter(({ replayed }) => replayed).length, 3);
   const indebted = await tidegate.peek(request, { cost: 0 });
-  assert.deepEqual([indebted.status, indebted.quotas[0].remaining], ["denied", 0]);
+  assert.deepEqual([indebted.outcome, indebted.quotas[0].remaining], ["denied", 0]);
   assert.equal((await tidegate.check(request)).response.status, 429);
   // The window's count is in its state: `fw1 <start> <used>;`.
   const [state] = await server.command("KEYS", "*192.0.2.1}");
@@ -137,7 +137,7 @@ test("a bad estimate is an invalid request, and charges nothing", async () => {
   }
   assert.deepEqual([await left(), await tokens()], [100, []]);
   const tooMuch = await tidegate.check(request, { estimate: 101 });
-  assert.deepEqual([tooMuch.status, tooMuch.response.status, await left()], ["never_admissible", 429, 100]);
+  assert.deepEqual([tooMuch.outcome, tooMuch.response.status, await left()], ["never_admissible", 429, 100]);
 });
 
 test("a bad cost is an error of settle, and changes nothing", async () => {
@@ -229,7 +229,7 @@ test("the deny cache forgets a key that is settled", async () => {
   const verdict = await caching.check(request, { estimate: 90 });
   assert.deepEqual([(await caching.check(request, { cost: 20 })).origin, (await caching.check(request, { cost: 20 })).origin], ["store", "deny_cache"]);
   await caching.settle(verdict, { cost: 10 });
-  assert.equal((await caching.check(request, { cost: 20 })).status, "allowed");
+  assert.equal((await caching.check(request, { cost: 20 })).outcome, "allowed");
 });
 
 test("time repays a debt, to the millisecond", async () => {
@@ -240,7 +240,7 @@ test("time repays a debt, to the millisecond", async () => {
   for (const verdict of verdicts) await timed.settle(verdict, { cost: 45, now });
   const denied = await timed.check(request, { estimate: 30, now });
   // A debt of 35 takes 3,500 ms, and another 30 take 3,000 ms.
-  assert.deepEqual([denied.status, denied.retryAfterMs], ["denied", 6_500]);
+  assert.deepEqual([denied.outcome, denied.retryAfterMs], ["denied", 6_500]);
   assert.equal((await timed.check(request, { estimate: 30, now: now + 6_499 })).allowed, false);
   assert.equal((await timed.check(request, { estimate: 30, now: now + 6_500 })).allowed, true);
 });

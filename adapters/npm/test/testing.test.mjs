@@ -6,7 +6,7 @@ import { Tidegate } from "@tidegate/edge/testing";
 
 const policy = { name: "api", quotas: [{ fixedWindow: { limit: 2, windowMs: 10_000 } }] };
 const now = 1_800_000_000_000;
-const statuses = (tidegate, times) => Array.from({ length: times }, () => tidegate.decide("user:1").status);
+const statuses = (tidegate, times) => Array.from({ length: times }, () => tidegate.decide("user:1").outcome);
 
 test("each limiter has counts of its own, which can be forgotten", async () => {
   for (let nth = 0; nth < 3; nth++) {
@@ -39,7 +39,7 @@ test("it denies on demand, charges nothing, and sends what a client would get", 
   const tidegate = new Tidegate({ policy, now });
   tidegate.deny("user:1", { retryAfterMs: 2_500 });
   const verdict = await tidegate.check(new Request("http://localhost/"), { key: "user:1" });
-  assert.deepEqual([verdict.status, verdict.retryAfterMs, verdict.response.status, verdict.headers["retry-after"]], ["denied", 2_500, 429, "3"]);
+  assert.deepEqual([verdict.outcome, verdict.retryAfterMs, verdict.response.status, verdict.headers["retry-after"]], ["denied", 2_500, 429, "3"]);
   assert.equal((await tidegate.limit("user:2")).allowed, true);
   tidegate.advance(2_500);
   assert.deepEqual(statuses(tidegate, 3), ["allowed", "allowed", "denied"]);

@@ -197,7 +197,7 @@ export abstract class Asking<T> implements Store {
   /** Has idle keys return what they hold. */
   #returnIdle(borrowers: Borrowers<string>, now: number): void {
     for (let due = borrowers.due(now); due; due = borrowers.due(now)) {
-      this.#inBackground({ ...ask(CHECK, now), cost: 0, key: due.beside }, due.asked);
+      this.#inBackground({ ...ask(CHECK, this.core.policy, now), cost: 0, key: due.beside }, due.asked);
     }
   }
 

@@ -1,5 +1,3 @@
-import type { Core } from "./core.js";
-import { DenyCache } from "./deny_cache.js";
 import { type Question, timed } from "./question.js";
 import type { Queue } from "./queue.js";
 import { type Store, WAITED } from "./store.js";
@@ -29,19 +27,6 @@ export interface CallOptions {
   apart?: boolean;
   /** Makes the calls for one key wait for each other. */
   queue?: Queue;
-}
-
-/** The same, with those of the deny cache. */
-export interface StoreOptions extends CallOptions {
-  holdMs: number;
-  capacity: number;
-  chargeDenied: boolean;
-}
-
-/** Runs the calls of a limiter on a store, behind a deny cache if it has one. A policy that charges denials has none. */
-export function calls(store: Store, core: Core, options: StoreOptions): Calls {
-  const isCached = options.holdMs > 0 && !options.chargeDenied;
-  return new Calls(isCached ? new DenyCache(store, core, options) : store, options);
 }
 
 declare const EdgeRuntime: unknown;

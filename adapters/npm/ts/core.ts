@@ -6,7 +6,6 @@ import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/
 import { type Look, type Sent, sent, undecided } from "./core/sent.js";
 import type { Identity } from "./options.js";
 import type { Question } from "./question.js";
-import type { Told } from "./verdict.js";
 
 /** The options that all stores have. */
 export interface Common extends ReadyPolicy {
@@ -26,12 +25,10 @@ export interface Names {
 }
 
 /** A limiter's policy, its keys, and what its decisions mean. */
-export class Core implements Told {
+export class Core {
   readonly policy: Policy;
   readonly capabilities: Capabilities;
-  /** The names of the policy's quotas. */
-  readonly names: readonly string[];
-  /** Those of its dimensions, in the order of a question's keys. */
+  /** The names of the policy's dimensions, in the order of a question's keys. */
   readonly dimensions: readonly string[];
   /** The header fields that contain the client's address. */
   readonly fields: readonly string[];
@@ -47,7 +44,6 @@ export class Core implements Told {
     this.policy = new Policy(options, makeRule);
     this.capabilities = capabilities;
     supportsPolicy(capabilities, this.policy);
-    this.names = this.policy.quotas.map(({ name }) => name);
     this.dimensions = this.policy.dimensions.map(({ name }) => name);
     this.fields = this.#source.fields;
   }
@@ -89,9 +85,7 @@ export class Core implements Told {
   }
 
   /** What the client of a decision is sent. */
-  sent(decision: Decision): Sent {
-    return sent(this.policy, decision, this.#options.look);
-  }
+  readonly sent = (decision: Decision): Sent => sent(this.policy, decision, this.#options.look);
 
   /** What the client of a request is sent that was not decided on, because of an error of this kind. */
   undecided(kind: string, failsOpen: boolean): Sent {

@@ -1,81 +1,113 @@
-import type { Core } from "./core.js";
-import { type Bounds, Denials } from "./denials.js";
-import { CHECK, type Question, SETTLE } from "./question.js";
-import type { Store } from "./store.js";
+import type { Capabilities } from "./core/capabilities.js";
+import type { Decision } from "./core/decide.js";
+import { AT, DENIED, EACH, FROM_DENY_CACHE, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "./numbers.js";
+import type { Layer } from "./layer.js";
+import { CHECK, type Question, SETTLE, timed } from "./question.js";
+
+/** How long a denial is remembered at most, and how many are. */
+export interface Bounds {
+  readonly holdMs: number;
+  readonly capacity: number;
+}
+
+/** A denial, with the times between which it holds. */
+interface Denial {
+  readonly policy: string;
+  readonly cost: number;
+  readonly from: number;
+  readonly until: number;
+  readonly decision: Decision;
+}
 
 /**
- * Denies a key that was denied before without asking the store, until its wait is over. It does what core's `DenyCache` does, to which
- * `test/deny-cache.test.mjs` holds it.
+ * Denies a key that was denied before without asking what it is around, until its wait is over. It does what core's `DenyCache` does, to
+ * which `test/core-gate-around.test.mjs` holds it.
  */
-export class DenyCache implements Store {
-  readonly name: string;
-  readonly #store: Store;
-  readonly #core: Core;
-  readonly #denials: Denials;
+export class DenyCache implements Layer {
+  readonly #layer: Layer;
+  readonly #bounds: Bounds;
+  readonly #denials = new Map<string, Denial>();
+  /** How often denials were forgotten. */
+  #forgotten = 0;
 
-  constructor(store: Store, core: Core, bounds: Bounds) {
-    this.name = store.name;
-    this.#store = store;
-    this.#core = core;
-    this.#denials = new Denials(bounds);
+  constructor(layer: Layer, bounds: Bounds) {
+    this.#layer = layer;
+    this.#bounds = bounds;
   }
 
-  answer(question: Question): boolean {
-    return (question.kind === CHECK && this.#recall(question)) || (this.#store.answer?.(question) ?? false);
+  get capabilities(): Capabilities {
+    return this.#layer.capabilities;
   }
 
-  send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
-    if (question.kind === CHECK && this.#recall(question)) return undefined;
-    question.forgotten = this.#denials.forgotten;
-    return this.#after(question, () => this.#store.send(question, signal, inFlight));
+  known(question: Question): Decision | undefined {
+    return this.#recall(question) ?? this.#layer.known?.(question);
   }
 
-  answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    return this.#after(question, () => this.#store.answered(question, answer, signal));
-  }
-
-  threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    return this.#after(question, () => this.#store.threw(question, thrown, signal));
-  }
-
-  late(question: Question): boolean {
-    if (question.kind >= SETTLE) this.#forget(question);
-    return this.#store.late?.(question) ?? false;
-  }
-
-  /** Remembers a denial, and forgets those that may not hold any more: also if the call has failed, as it may have been applied. */
-  #after(question: Question, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
-    let sent: Promise<unknown> | undefined;
-    let isOver = true;
+  async ask(question: Question): Promise<Decision> {
+    const recalled = this.#recall(question);
+    if (recalled) return recalled;
+    const forgotten = this.#forgotten;
+    const { cost, now } = question;
     try {
-      sent = step();
-      isOver = sent === undefined;
+      const decision = await this.#layer.ask(question);
+      // An answer that was on its way while others were forgotten may be older than what has changed them.
+      if (forgotten === this.#forgotten && holds(question)) this.#remember(question, cost, now, decision);
+      return decision;
     } finally {
-      if (isOver && question.kind >= SETTLE) this.#forget(question);
+      // Also if the call has failed, as it may have been applied.
+      if (question.kind >= SETTLE) this.#forget(question);
     }
-    if (isOver && question.kind === CHECK) this.#remember(question);
-    return sent;
   }
 
-  #recall(question: Question): boolean {
-    const { token, cost, now } = question;
-    const recalled = this.#denials.recall(nameOf(question), cost, now);
-    if (!recalled || token !== undefined) return false;
-    this.#core.decision = recalled;
-    return true;
+  /** What remains of the denial of an equal request. Undefined if none holds. */
+  #recall(question: Question): Decision | undefined {
+    if (question.kind !== CHECK) return undefined;
+    timed(question);
+    const { policy, cost, now } = question;
+    const name = nameOf(question);
+    const denial = this.#denials.get(name);
+    if (!denial) return undefined;
+    // If the clock steps back, it does not hold again: the store uses the later time.
+    if (now >= denial.until) this.#denials.delete(name);
+    if (now >= denial.until || denial.from > now || denial.cost !== cost || denial.policy !== policy.text || !holds(question)) return undefined;
+    const elapsed = now - denial.from;
+    const recalled = [...denial.decision];
+    recalled[WAIT] = Math.max(recalled[WAIT]! - elapsed, 0);
+    recalled[AT]! += elapsed;
+    recalled[ORIGIN] = FROM_DENY_CACHE;
+    // The counts have changed since, and are not known.
+    for (let at = QUOTAS; at < recalled.length; at += EACH) recalled.fill(UNKNOWN, at + 1, at + EACH);
+    return recalled;
   }
 
-  #remember(question: Question): void {
-    const { token, cost, now, forgotten } = question;
-    if (token === undefined) this.#denials.remember(nameOf(question), cost, now, this.#core.decision, forgotten);
+  /** Remembers a decision if it is a denial that ends. */
+  #remember(question: Question, cost: number, now: number, decision: Decision): void {
+    const wait = decision[WAIT]!;
+    // What replaces a store that is down does not know what the store would say.
+    if (decision[STATUS] !== DENIED || wait === UNKNOWN || decision[ORIGIN] === FROM_FALLBACK) return;
+    const [denials, name, { holdMs, capacity }] = [this.#denials, nameOf(question), this.#bounds];
+    if (denials.size >= capacity && !denials.has(name)) {
+      for (const [name, { until }] of denials) if (now >= until) denials.delete(name);
+      if (denials.size >= capacity) denials.clear();
+    }
+    denials.set(name, { policy: question.policy.text, cost, from: now, until: now + Math.min(wait, holdMs), decision });
   }
 
-  #forget(keys: Question): void {
-    // Others may share one of several keys, and be denied by it.
-    this.#denials.forget(keys.others.length > 0 ? undefined : nameOf(keys));
+  /** Forgets the denials that may not hold any more: of several keys all, because others may share one of them, and be denied by it. */
+  #forget(question: Question): void {
+    this.#forgotten += 1;
+    if (question.policy.dimensions.length > 1) this.#denials.clear();
+    else this.#denials.delete(nameOf(question));
   }
 }
 
-function nameOf({ key, others }: Question): string {
-  return others.length > 0 ? JSON.stringify([...others, key]) : key;
+/** Whether a denial of a check holds for its repetition. One with a token may have been admitted before, and one that is charged changes what is denied. */
+function holds({ kind, token, policy }: Question): boolean {
+  return kind === CHECK && token === undefined && !policy.chargeDenied;
+}
+
+/** The name of what a policy counts by a question's keys. */
+export function nameOf({ policy: { id, dimensions }, keys }: Question): string {
+  const all = typeof keys === "object" ? dimensions.map(({ name }) => keys[name]) : [keys];
+  return all.length === 1 ? `${id} ${all[0]}` : JSON.stringify([id, ...all]);
 }

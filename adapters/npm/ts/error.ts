@@ -65,3 +65,9 @@ export function isStoreFailure(thrown: unknown): boolean {
 export function invalid(field: string, message: string, options?: { cause?: unknown }): TidegateError {
   return new TidegateError("invalid", `${field}: ${message}`, field, options);
 }
+
+/** The error of a platform without the address of the connection: all clients would share one count. */
+export function needsPeer(platform: string): TidegateError {
+  const message = `${platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
+  return new TidegateError("misconfigured", `peer: ${message}`, "peer");
+}

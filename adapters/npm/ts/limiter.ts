@@ -1,25 +1,22 @@
 import type { Runner } from "./calls.js";
-import { type Common, Core } from "./core.js";
+import type { Common, Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
-import type { MakeRule } from "./core/policy.js";
-import { invalid, isStoreFailure, TidegateError } from "./error.js";
+import type { MakeRule, Policy } from "./core/policy.js";
+import type { Look } from "./core/sent.js";
+import { type Bounds, DenyCache } from "./deny_cache.js";
+import { invalid, needsPeer, TidegateError } from "./error.js";
 import { only, whole } from "./fields.js";
+import { FrontEnd, NOW_OPTIONS, refunded, SETTLE_WITHIN_MS } from "./front_end.js";
 import { type Chosen, chosen, isPromised, notRequest, quietly, text } from "./given.js";
-import { FailureLog, Health, isBack, TELL } from "./log.js";
-import { FROM_STORE, ORIGIN } from "./numbers.js";
-import type { ErrorEvent, Identity, Operation, Options } from "./options.js";
-import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE, timed } from "./question.js";
-import { type Charge, type Keys, Verdict } from "./verdict.js";
-
-/** How long an estimate can be settled unless the check says otherwise: ten minutes. */
-const SETTLE_WITHIN_MS = 600_000;
+import { LAYER, type Layer, PolicyLayer, written } from "./layer.js";
+import type { Watched } from "./log.js";
+import type { Identity, Options } from "./options.js";
+import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
+import { type Held, type Keys, outcomeOf, Verdict } from "./verdict.js";
 
 /** The longest time of a timer, some 25 days. A longer one ends at once. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
-
-/** A settlement to what was charged, in place of a cost. */
-const WHAT_WAS_CHARGED = -1;
 
 /** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions {
@@ -54,12 +51,10 @@ export interface CheckOptions {
 /** The options of a decision about a key without a request. */
 export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
 
-const PART_OPTIONS = ["cost", "now"];
-const NOW_OPTIONS = ["now"];
 const CHECK_OPTIONS = ["key", "keys", "peer", "cost", "estimate", "settleWithinMs", "now", "idempotency"];
 
 /** The options that this class reads, with their defaults filled in. */
-interface Ready extends Common {
+interface Ready extends Common, Bounds {
   identify: Options["identify"];
   onError: Options["onError"];
   onVerdict: Options["onVerdict"];
@@ -69,29 +64,28 @@ interface Ready extends Common {
   rejectsUnidentified: boolean;
 }
 
-/** The name of a limiter's method for gates. */
-export const KNOWN = Symbol.for("@tidegate/edge/known");
-
 /** A limiter of one policy for any `Request`. Make one and keep it: its connections and its deny cache live in it. */
-export abstract class Limiter {
+export abstract class Limiter extends FrontEnd {
+  /** @internal What a gate asks. */
+  readonly [LAYER]: Layer;
+  readonly #store: PolicyLayer;
   readonly #core: Core;
-  readonly #runner: Runner;
   readonly #options: Ready;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
-  readonly #plain = ask(CHECK, 0);
-  readonly #log: FailureLog<ErrorEvent>;
-  readonly #health = new Health();
+  readonly #plain: Question;
 
   /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `runner` asks it. */
   protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, runner: (core: Core) => Runner) {
+    super(options.onError);
     this.#options = options;
-    this.#log = new FailureLog(options.onError);
     try {
-      this.#core = new Core(options, capabilities, makeRule);
-      this.#runner = runner(this.#core);
+      this.#store = new PolicyLayer(options, capabilities, makeRule, runner, options.broken);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
+    this.#core = this.#store.core;
+    this.#plain = ask(CHECK, this.#core.policy, 0);
+    this[LAYER] = options.holdMs > 0 && !this.#store.isLocal ? new DenyCache(this.#store, options) : this.#store;
   }
 
   /**
@@ -117,14 +111,12 @@ export abstract class Limiter {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
-    if (!this.#runner.run) return Promise.resolve(this.decideNow(key, options));
-    let asked: Question;
+    if (this.#store.isLocal) return Promise.resolve(this.decideNow(key, options));
     try {
-      asked = this.#named(key, options);
+      return this.#decide(undefined, this.#named(key, options));
     } catch (thrown) {
       return Promise.resolve(this.#undecided(CHECK, undefined, undefined, thrown));
     }
-    return this.#decide(undefined, asked);
   }
 
   /**
@@ -142,74 +134,18 @@ export abstract class Limiter {
     }
   }
 
-  /**
-   * Settles a request that was charged an `estimate` to what it cost, a whole number:
-   *
-   *     const verdict = await tidegate.check(request, { estimate: 2_000 });
-   *     if (verdict.response) return verdict.response;
-   *     const { answer, tokens } = await complete(request);
-   *     await tidegate.settle(verdict, { cost: tokens });
-   *
-   * What it cost less is returned, less what time has replenished since. What it cost more is charged, also beyond the limit:
-   * the key is then denied until time has repaid the debt. A cost of 0 cancels the charge. If a request is never settled, its
-   * estimate stays charged.
-   *
-   * The first settlement or refund of a charge counts. A further one changes nothing, so it can be retried after an error.
-   * Returns what a request of cost 0 would get now. Returns `verdict` itself if nothing was charged, because the request was
-   * rejected or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
-   */
-  settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
-    const cost = () => {
-      only(Object(actual), "", PART_OPTIONS);
-      return whole("cost", actual?.cost);
-    };
-    return this.#settle("settle", verdict, cost, actual?.now);
-  }
-
-  /**
-   * Gives back the slots of a request that has ended, if its policy has a concurrency limit. What it was charged stays charged:
-   *
-   *     const verdict = await tidegate.check(request);
-   *     if (verdict.response) return verdict.response;
-   *     try {
-   *       return verdict.onto(await app(request));
-   *     } finally {
-   *       await tidegate.release(verdict);
-   *     }
-   *
-   * `settle` and `refund` give them back, too. A request that is never released holds its slots for their lifetime.
-   * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
-   */
-  release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
-    const cost = () => {
-      only(options ?? {}, "", NOW_OPTIONS);
-      return WHAT_WAS_CHARGED;
-    };
-    return this.#settle("release", verdict, cost, options?.now);
-  }
-
-  /**
-   * Refunds the part `cost` of what a request was charged: by default all that was charged under a token, otherwise 1. Does
-   * nothing if nothing was charged.
-   *
-   * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`.
-   */
-  async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
-    const { key, keys = key, status, charge } = verdict;
-    if (keys === undefined || status !== "allowed" || charge?.cost === 0) return;
-    await this.#told("refund", () => {
-      only(part, "", PART_OPTIONS);
-      const [units, instant] = [whole("cost", part["cost"] ?? charge?.cost ?? 1), whole("now", part["now"] ?? Date.now())];
-      const asked = charge
-        ? { ...ask(SETTLE, instant), token: charge.token, cost: Math.max(charge.cost - units, 0) }
-        : { ...ask(REFUND, instant), cost: units, extra: verdict.decidedAtMs };
-      return this.#decisionOf({ ...asked, counted: keys });
+  override async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
+    const { key, keys, outcome, charge, decidedAtMs = 0 } = verdict;
+    if (charge || outcome !== "allowed") return super.refund(verdict, part);
+    await this.told("refund", () => {
+      const [{ cost = 1 }, now] = [refunded(part), whole("now", part.now ?? Date.now())];
+      return this[LAYER].ask({ ...ask(REFUND, this.#core.policy, now), keys: keys ?? key, cost, extra: decidedAtMs });
     });
   }
 
   /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
   async reset(keys: string | Keys): Promise<void> {
-    await this.#told("reset", () => this.#decisionOf({ ...ask(RESET, 0), counted: keys }));
+    await this.told("reset", () => this[LAYER].ask({ ...ask(RESET, this.#core.policy, 0), keys }));
   }
 
   /**
@@ -222,9 +158,10 @@ export abstract class Limiter {
    * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
    */
   async block(keys: string | Keys, ms: number, options: { now?: number | undefined } = {}): Promise<void> {
-    await this.#told("block", () => {
+    await this.told("block", () => {
       only(options, "", NOW_OPTIONS);
-      return this.#decisionOf({ ...ask(BLOCK, whole("now", options["now"] ?? Date.now())), counted: keys, extra: whole("ms", ms) });
+      const now = whole("now", options["now"] ?? Date.now());
+      return this[LAYER].ask({ ...ask(BLOCK, this.#core.policy, now), keys, extra: whole("ms", ms) });
     });
   }
 
@@ -251,12 +188,7 @@ export abstract class Limiter {
    * or before a deployment. It asks no store.
    */
   assertReady(): void {
-    if (this.#options.broken) throw this.#options.broken;
-  }
-
-  /** Reports an error of a middleware. */
-  [TELL](error: TidegateError): void {
-    this.#tell("check", error, false);
+    this.#store.assertReady();
   }
 
   /** Decides like `limit` at once, if the store is in memory. */
@@ -264,34 +196,37 @@ export abstract class Limiter {
     let asked: Question | undefined;
     try {
       asked = this.#named(key, options, this.#plain);
-      this.#address(asked);
-      timed(asked);
-      this.#runner.answer(asked);
-      return this.#verdict(undefined, asked);
+      return this.#decided(undefined, asked, this.#store.known(asked)!);
     } catch (thrown) {
       return this.#undecided(CHECK, undefined, asked, thrown);
     }
   }
 
-  /** Called after each decision that was made at `now`. */
-  protected decided?(now: number): void;
-
   /** Tells of what the application should change, which is no error of a request. */
   protected warn(message: string): void {
     const error = new TidegateError("misconfigured", message);
-    this.#log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
+    this.log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
   }
 
-  /** @internal Decides like `limit` if that needs no call, because of a loan or a denial. Otherwise nothing has happened. */
-  [KNOWN](key: string | Keys, options: LimitOptions): Verdict | undefined {
-    try {
-      const asked = this.#named(key, options);
-      this.#address(asked);
-      timed(asked);
-      return this.#runner.answer(asked) ? this.#verdict(undefined, asked) : undefined;
-    } catch {
-      return undefined;
-    }
+  protected get watched(): readonly Watched[] {
+    return [this.#store];
+  }
+
+  protected get look(): Look {
+    return this.#options.look;
+  }
+
+  protected layerAt(): Layer {
+    return this[LAYER];
+  }
+
+  protected heldBy({ key, keys, charge }: Verdict): readonly Held[] {
+    // No store remembers a charge of nothing.
+    return charge!.cost === 0 ? [] : [{ store: 0, policy: this.#core.policy, keys: (keys ?? key)!, cost: charge!.cost }];
+  }
+
+  protected effectOf(): string {
+    return `${this.#options.failsOpen ? "Requests pass uncounted" : "Requests are refused"} until it does`;
   }
 
   /** The question about a key. `plain` may be it, if there are no options. */
@@ -299,100 +234,61 @@ export abstract class Limiter {
     // An empty text would be one count for all whose name is missing.
     if (!key) throw invalid("key", `${key === "" ? "empty" : "missing"}; write who is counted, such as "user:42"`);
     const isPlain = options === undefined && !this.holdsSlots;
-    const asked = isPlain ? (plain ?? ask(CHECK, 0)) : read(options ?? {}, CHECK, this.holdsSlots).asked;
+    const asked = isPlain ? (plain ?? ask(CHECK, this.#core.policy, 0)) : read(options ?? {}, CHECK, this.#core.policy).asked;
     if (isPlain) asked.isTimed = false;
-    asked.counted = typeof key === "object" ? own(key) : key;
+    asked.keys = typeof key === "object" ? own(key) : key;
     return asked;
   }
 
   /** Decides on a request with its sender's keys. */
-  #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
+  async #check(request: Request, options: Chosen<CheckOptions>, kind: typeof CHECK | typeof PEEK): Promise<Verdict> {
     const mistake = notRequest(request);
-    if (mistake) return Promise.reject(mistake);
+    if (mistake) throw mistake;
     let asked: Question | undefined;
-    const failed = (thrown: unknown) => this.#undecided(kind, request, asked, thrown);
-    const decide = (options: unknown): Promise<Verdict> => {
-      const given = read(options, kind, this.holdsSlots);
-      const question = (asked = given.asked);
-      const decideOn = (counted: string | Keys) => {
-        question.counted = counted;
-        return this.#decide(request, question);
-      };
-      const counted = this.#counted(request, given);
-      return counted instanceof Promise ? counted.then(decideOn).catch(failed) : decideOn(counted);
-    };
-    // What is known is not waited for.
     try {
-      return isPromised(options) ? chosen(options).then(decide).catch(failed) : decide(options);
+      // What is known is not waited for.
+      const given = read(isPromised(options) ? await chosen(options) : options, kind, this.#core.policy);
+      const keys = this.#counted(request, given);
+      asked = given.asked;
+      asked.keys = keys instanceof Promise ? await keys : keys;
     } catch (thrown) {
-      return Promise.resolve(failed(thrown));
+      return this.#undecided(kind, request, asked, thrown);
     }
+    return this.#decide(request, asked);
   }
 
   #decide(request: Request | undefined, asked: Question): Promise<Verdict> {
-    try {
-      this.#address(asked);
-      timed(asked);
-      if (this.#runner.answer(asked)) return Promise.resolve(this.#verdict(request, asked));
-    } catch (thrown) {
-      return Promise.resolve(this.#undecided(asked.kind, request, asked, thrown));
-    }
-    return new Promise((resolve) => {
-      this.#runner.run!(
-        asked,
-        () => resolve(this.#verdict(request, asked)),
-        (thrown) => resolve(this.#undecided(asked.kind, request, asked, thrown)),
-      );
-    });
+    return this[LAYER].ask(asked).then(
+      (decision) => this.#decided(request, asked, decision),
+      (thrown) => this.#undecided(asked.kind, request, asked, thrown),
+    );
   }
 
-  /** The verdict with the decision that the store has left. */
-  #verdict(request: Request | undefined, asked: Question): Verdict {
-    const { decision } = this.#core;
-    this.#answered(asked.kind === PEEK ? "peek" : "check", decision);
-    return this.#judged(request, new Verdict(this.#core, decision, asked.counted, chargeOf(asked)));
+  #decided(request: Request | undefined, { kind, keys, token, cost }: Question, decision: Decision): Verdict {
+    const core = this.#core;
+    const charge = token === undefined ? undefined : { token, cost };
+    const { names, holdsSlots } = core.policy;
+    const verdict = new Verdict({ outcome: outcomeOf(decision), sent: core.sent, decision, names, keys, charge, holdsSlots });
+    if (this.#store.health.change) this.tell(kind === PEEK ? "peek" : "check", undefined, verdict);
+    return this.#judged(request, verdict);
   }
 
   #undecided(kind: Question["kind"], request: Request | undefined, asked: Question | undefined, thrown: unknown): Verdict {
     const error = TidegateError.from(thrown);
-    const verdict = new Verdict(this.#core.undecided(error.kind, this.#options.failsOpen), undefined, asked?.counted, asked && chargeOf(asked), error);
-    this.#tell(kind === PEEK ? "peek" : "check", error, verdict.failedOpen);
+    const sent = this.#core.undecided(error.kind, this.#options.failsOpen);
+    const { keys, token, cost = 1 } = asked ?? {};
+    const charge = token === undefined ? undefined : { token, cost };
+    const outcome = sent.status === 0 ? "failed_open" : "failed_closed";
+    const verdict = new Verdict({ outcome, sent, keys, charge, holdsSlots: this.holdsSlots, error });
+    this.tell(kind === PEEK ? "peek" : "check", error, verdict);
     return this.#judged(request, verdict);
   }
 
   /** Tells the application of a verdict. */
   #judged(request: Request | undefined, verdict: Verdict): Verdict {
-    if (this.decided && !verdict.error) quietly(() => this.decided?.(verdict.decidedAtMs));
     const { onVerdict } = this.#options;
     if (onVerdict) quietly(() => onVerdict(verdict, request));
     return verdict;
-  }
-
-  #settle(operation: "settle" | "release", verdict: Verdict, cost: () => number, now: unknown = Date.now()): Promise<Verdict> {
-    return this.#told(operation, async () => {
-      const [units, instant] = [cost(), whole("now", now)];
-      const { key, keys = key, status, failedOpen, charge } = verdict;
-      const holdsNothing = operation === "release" && (!charge || charge.cost === 0);
-      if (keys === undefined || (status !== "allowed" && !failedOpen) || holdsNothing) return verdict;
-      if (!charge) throw invalid("verdict", "its check had no estimate; write check(request, { estimate })");
-      try {
-        const { token } = charge;
-        const decision = await this.#decisionOf({ ...ask(SETTLE, instant), counted: keys, token, cost: units });
-        return new Verdict(this.#core, decision, keys, charge);
-      } catch (thrown) {
-        const error = TidegateError.from(thrown);
-        // A check that failed may have been charged or not.
-        if (failedOpen && error.kind === "unknown_charge") return verdict;
-        throw error;
-      }
-    });
-  }
-
-  /** Asks a question, and returns the decision. */
-  async #decisionOf(asked: Question): Promise<Decision> {
-    this.#address(asked);
-    if (this.#runner.answer(asked)) return this.#core.decision;
-    return new Promise((resolve, reject) => this.#runner.run!(asked, () => resolve(this.#core.decision), reject));
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
@@ -407,62 +303,7 @@ export abstract class Limiter {
     return typeof sender === "string" ? { ...keys, "": sender } : sender.then((sender) => ({ ...keys, "": sender }));
   }
 
-  /** Writes the key of each dimension of the policy into a question. */
-  #address(asked: Question): void {
-    this.assertReady();
-    const names = this.#core.dimensions;
-    const keys = asked.counted;
-    if (typeof keys !== "object") {
-      asked.key = text("key", keys);
-      if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
-      return;
-    }
-    const others = names.map((name) => {
-      const place = `keys.${name}`;
-      if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(names)}`);
-      return text(place, keys[name]);
-    });
-    asked.key = others.pop()!;
-    asked.others = others;
-  }
-
-  /** Runs a call, and reports its error before it throws it. */
-  async #told<T>(operation: Operation, run: () => Promise<T>): Promise<T> {
-    try {
-      return await run();
-    } catch (thrown) {
-      const error = TidegateError.from(thrown);
-      this.#tell(operation, error, false);
-      throw error;
-    }
-  }
-
-  /** Reports an error to `onError`, or else on the console. */
-  #tell(operation: Operation, error: TidegateError, failedOpen: boolean): void {
-    const { kind, message } = error;
-    const event = { operation, kind, message, failedOpen };
-    if (isStoreFailure(error)) {
-      const health = this.#health;
-      health.failed(error);
-      const effect = this.#options.failsOpen ? "Requests pass uncounted" : "Requests are refused";
-      return this.#log.changed({ ...event, ...(health.change && { health: health.change.health }) }, health, `the store does not answer: ${message}. ${effect} until it does`);
-    }
-    this.#log.failed(event, error, operation === "identify" ? operation : undefined);
-  }
-
-  /** Reports that the store is back, if it was down. What a borrower or a deny cache decides says nothing about it. */
-  #answered(operation: Operation, decision: Decision): void {
-    const health = this.#health;
-    if (!health.isDown || decision[ORIGIN] !== FROM_STORE) return;
-    health.answered();
-    const { change } = health;
-    if (change?.health !== "up") return;
-    const line = isBack("the store", change);
-    this.#log.changed({ operation, kind: change.kind, message: line, failedOpen: false, health: "up" }, health, line);
-  }
-
-  #sender(request: Request | undefined, peer: string | undefined): string | Promise<string> {
-    if (!request) throw invalid("keys", `missing; write ${written(this.#core.dimensions)}`);
+  #sender(request: Request, peer: string | undefined): string | Promise<string> {
     return this.#options.identify ? this.#identified(request, peer) : this.#keyOf(request, peer, {});
   }
 
@@ -476,7 +317,7 @@ export abstract class Limiter {
     } catch (cause) {
       const error = invalid("identify", "threw, or returned no well-formed text; return undefined if nobody is known", { cause });
       if (rejectsUnidentified) throw error;
-      this.#tell("identify", error, false);
+      this.#warnOf(error);
     }
     return this.#keyOf(request, peer, sender);
   }
@@ -488,15 +329,20 @@ export abstract class Limiter {
     const second = first ? undefined : told(this.#core.fields[1]);
     const key = this.#core.key(first, second, typeof peer === "string" ? peer : undefined, sender);
     if (key === "ip:unknown" && (peer as unknown) === null && !this.#core.fields.length) {
-      const message = `peer: ${this.#options.platform} needs the address of the connection; write limit(tidegate, { peer }) or { check: () => ({ peer }) }`;
-      throw new TidegateError("misconfigured", message, "peer");
+      throw needsPeer(this.#options.platform);
     }
     if (key === "ip:unknown") {
       const where = this.#core.fields.length ? `tells it in ${this.#core.fields.join(" or ")}` : "needs it in `peer`";
       const message = `no client address: ${this.#options.platform} ${where}; all such requests count as ${key}`;
-      this.#tell("identify", invalid("request", message), false);
+      this.#warnOf(invalid("request", message));
     }
     return key;
+  }
+
+  /** Tells that a request is counted by its address, or by none. */
+  #warnOf(error: TidegateError): void {
+    const { kind, message } = error;
+    this.log.failed({ operation: "identify", kind, message, failedOpen: false }, error, "identify");
   }
 }
 
@@ -508,14 +354,14 @@ interface Read {
   asked: Question;
 }
 
-function read(options: unknown, kind: typeof CHECK | typeof PEEK, holdsSlots: boolean): Read {
+function read(options: unknown, kind: typeof CHECK | typeof PEEK, policy: Policy): Read {
   try {
     only(options, "", CHECK_OPTIONS);
     const { key, keys, peer, now, cost, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS }: CheckOptions = options;
     if (estimate !== undefined && (cost !== undefined || idempotency !== undefined)) {
       throw invalid("estimate", "it replaces cost and idempotency; write check(request, { estimate })");
     }
-    const asked = ask(kind, now === undefined ? 0 : whole("now", now));
+    const asked = ask(kind, policy, now === undefined ? 0 : whole("now", now));
     asked.isTimed = now !== undefined;
     if (cost !== undefined) asked.cost = whole("cost", cost);
     if (estimate !== undefined) {
@@ -524,30 +370,17 @@ function read(options: unknown, kind: typeof CHECK | typeof PEEK, holdsSlots: bo
       [asked.token, asked.extra] = [token(idempotency.token), whole("idempotency.ttlMs", idempotency.ttlMs)];
     }
     // The server makes the token of an estimate: a client that chooses it could repeat a request for free.
-    if (estimate !== undefined || (holdsSlots && !idempotency)) asked.token = crypto.randomUUID();
+    if (estimate !== undefined || (policy.holdsSlots && !idempotency)) asked.token = crypto.randomUUID();
     return { key: key === undefined ? undefined : text("key", key), keys: keys === undefined ? undefined : own(keys), peer, asked };
   } catch (cause) {
-    throw unreadable(cause);
+    throw cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
   }
-}
-
-function chargeOf({ token, cost }: Question): Charge | undefined {
-  return token === undefined ? undefined : { token, cost };
-}
-
-function unreadable(cause: unknown): TidegateError {
-  return cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
 }
 
 /** A copy of an object's own fields. What it inherits is not the caller's. */
 function own(keys: unknown): Keys {
   if (typeof keys !== "object" || keys === null) throw invalid("keys", `not an object; write ${written(["user", "tenant"])}`);
   return Object.fromEntries(Object.entries(keys));
-}
-
-/** Keys of these dimensions, as a caller would write them. */
-function written(names: readonly string[]): string {
-  return `keys: { ${names.map((name) => name || '""').join(", ")} }`;
 }
 
 /** A whole number that is not zero. */

@@ -1,7 +1,10 @@
 // What limiters and gates tell of failures, as core's `gate/notice.rs` does.
 
-import type { ErrorKind, TidegateError } from "./error.js";
+import type { Decision } from "./core/decide.js";
+import { type ErrorKind, isStoreFailure, type TidegateError } from "./error.js";
 import { quietly } from "./given.js";
+import { FROM_STORE, ORIGIN } from "./numbers.js";
+import type { ErrorEvent } from "./options.js";
 
 /** The time between two lines of a kind, in milliseconds. */
 const PAUSE_MS = 1_000;
@@ -11,12 +14,6 @@ const CALLBACKS: readonly (string | undefined)[] = ["options", "denied"];
 
 /** Names what middlewares tell an error by: the application may have loaded this module twice. */
 export const TELL = Symbol.for("@tidegate/edge/tell");
-
-/** The part of a failure's event that is told. */
-interface Failure {
-  kind: ErrorKind;
-  health?: "down" | "up";
-}
 
 /** What happened to a store that nobody was told of. */
 export type Change =
@@ -48,8 +45,10 @@ export class Health {
     this.#change = isTold ? { health: "up", kind: error.kind, error: undefined, afterMs: Math.max(now - since, 0), failures } : undefined;
   }
 
-  get isDown(): boolean {
-    return this.#outage !== undefined;
+  /** A decision was made. That of a loan, or of a cache of denials, says nothing about the store. */
+  heard(decision: Decision): Decision {
+    if (decision[ORIGIN] === FROM_STORE) this.answered();
+    return decision;
   }
 
   get change(): Change | undefined {
@@ -63,22 +62,48 @@ export class Health {
   }
 }
 
+/** A store, as failures name it, if it has a name. */
+export interface Watched {
+  readonly name?: string;
+  readonly health: Health;
+}
+
 /**
  * Tells of failures: every one to `onError`, or else lines on the console. A store that goes down is one line, and so is its return. Of
  * each kind, there is at most one line a second, because while something is wrong, every request would be another.
  */
-export class FailureLog<Event extends Failure> {
-  readonly #onError: ((event: Event) => unknown) | undefined;
+export class FailureLog {
+  readonly #onError: ((event: ErrorEvent) => unknown) | undefined;
   /** The last line of each kind, and how many were not written since. */
   readonly #lines = new Map<string, { readonly at: number; missed: number }>();
 
-  constructor(onError: ((event: Event) => unknown) | undefined) {
+  constructor(onError: ((event: ErrorEvent) => unknown) | undefined) {
     this.#onError = onError;
   }
 
+  /** Tells what has happened to the stores, and of the error that there was. `effectOf` says what requests get while a store is down. */
+  tell(event: ErrorEvent | undefined, error: TidegateError | undefined, stores: Iterable<Watched>, effectOf: (store: Watched) => string): void {
+    let isTold = !event;
+    for (const store of stores) {
+      const { name, health } = store;
+      const { change } = health;
+      if (!change) continue;
+      const named = name === undefined ? "the store" : `the store "${name}"`;
+      const line = change.health === "up" ? isBack(named, change) : `${named} does not answer: ${change.error.message}. ${effectOf(store)}`;
+      const isSame = event !== undefined && change.error === error;
+      isTold ||= isSame;
+      const told: ErrorEvent = isSame ? event : { operation: event?.operation ?? "check", kind: change.kind, message: change.error?.message ?? line, failedOpen: false };
+      this.#changed({ ...told, health: change.health, ...(name !== undefined && { store: name }) }, health, line);
+    }
+    if (isTold) return;
+    // Its store has been told of.
+    if (isStoreFailure(error)) this.#each(event!);
+    else this.failed(event!, error!);
+  }
+
   /** Tells of a failure that is not the store's. `kind` is that of its line, unless it is the error's. */
-  failed(event: Event, error: TidegateError, kind?: string): void {
-    if (this.each(event)) return;
+  failed(event: ErrorEvent, error: TidegateError, kind?: string): void {
+    if (this.#each(event)) return;
     const { message, field, cause } = error;
     const missed = this.#admit(kind ?? (CALLBACKS.includes(field) ? field! : event.kind));
     if (missed === undefined) return;
@@ -87,20 +112,20 @@ export class FailureLog<Event extends Failure> {
     quietly(() => console.warn(`tidegate: ${message}.${others} Set onError to get every failure.`, ...why));
   }
 
-  /** Tells that a store has gone down or is back, or of a further failure in an outage, which is no line. */
-  changed(event: Event, health: Health, line: string): void {
-    const { change } = health;
-    const isTold = this.each(event);
+  /** Tells that a store has gone down or is back. */
+  #changed(event: ErrorEvent, health: Health, line: string): void {
+    const isTold = this.#each(event);
+    const isDown = event.health === "down";
     // An outage that has a line has one for its end.
-    if (!change || (!isTold && change.health === "down" && this.#admit(change.kind, false) === undefined)) return;
+    if (!isTold && isDown && this.#admit(event.kind, false) === undefined) return;
     health.told();
     if (isTold) return;
     // Frameworks put functions of their own in place of the console's, and those may throw.
-    quietly(() => (change.health === "up" ? console.info(`tidegate: ${line}.`) : console.warn(`tidegate: ${line}. Set onError to get every failure.`)));
+    quietly(() => (isDown ? console.warn(`tidegate: ${line}. Set onError to get every failure.`) : console.info(`tidegate: ${line}.`)));
   }
 
   /** Tells `onError`, if there is one. */
-  each(event: Event): boolean {
+  #each(event: ErrorEvent): boolean {
     const onError = this.#onError;
     if (onError) quietly(() => onError(event));
     return onError !== undefined;
@@ -120,6 +145,6 @@ export class FailureLog<Event extends Failure> {
 }
 
 /** The line of a store that is back. */
-export function isBack(store: string, { afterMs, failures }: Change & { health: "up" }): string {
+function isBack(store: string, { afterMs, failures }: Change & { health: "up" }): string {
   return `${store} answers again after ${afterMs} ms, in which ${failures} of its calls failed`;
 }

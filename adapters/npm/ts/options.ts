@@ -24,13 +24,17 @@ export interface ErrorEvent {
   /** What kind of error it is. `unavailable` and `timeout` are failures of the store. */
   kind: ErrorKind;
   message: string;
+  /** The name of the gate's rule, if it is known. */
+  rule?: string;
   /** Whether the request was let through uncounted because of this failure. */
   failedOpen: boolean;
   /**
-   * `down` if the store has stopped to answer with this failure, and `up` if it answers again: then nothing has failed, and `kind` is that
-   * of the outage.
+   * `down` if a store has stopped to answer, also one that another replaces. `up` if it answers again: then nothing has failed, and `kind`
+   * is that of the outage.
    */
   health?: "down" | "up";
+  /** The name of that store of a gate. */
+  store?: string;
 }
 
 /** The options of every limiter. */

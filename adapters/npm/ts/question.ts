@@ -1,25 +1,38 @@
 import { MAX_INSTANT } from "./core/exact.js";
+import type { Policy } from "./core/policy.js";
 import type { Keys } from "./verdict.js";
 
 /** The kinds of questions, by their numbers in `src/limit.rs`. From `SETTLE` on, they give back what may have denied a check. */
 export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as const;
 
-/** What a limiter asks its store. All questions have the same fields, which V8 reads faster. */
+/** A settlement to what was charged, in place of a cost. */
+export const WHAT_WAS_CHARGED = -1;
+
+/** The terms on which a limit is lent: the most units that one process holds, and how long. */
+export interface Lease {
+  readonly slice: number;
+  readonly lifetimeMs: number;
+}
+
+/** What a limiter or a gate asks. All questions have the same fields, which V8 reads faster. */
 export interface Question {
   kind: 0 | 1 | 2 | 3 | 4 | 5;
-  /** What the request counts against, as the verdict shows it. */
-  counted: string | Keys | undefined;
-  /** The key of the policy's last dimension, and those of the others in order. */
-  key: string;
-  others: readonly string[];
-  /** For a settlement the actual cost, or a negative number for what was charged. */
+  policy: Policy;
+  /** The key that the request counts against, or that of each dimension, as the verdict shows it. */
+  keys: string | Keys | undefined;
+  /** For a settlement the actual cost, or `WHAT_WAS_CHARGED`. */
   cost: number;
   now: number;
-  /** Whether the caller has given that time. Otherwise it is read when the keys are known, right before the question is asked. */
+  /** Whether the caller has given that time. Otherwise it is read right before a store is asked. */
   isTimed: boolean;
   token: string | undefined;
   /** How long a check's token is remembered, when a refund's cost was charged, or how long to block. */
   extra: number;
+  /** The terms on which a check may be decided from a loan, if a rule has them. */
+  lease: Lease | undefined;
+  /** For the store: the key of the policy's last dimension, and those of the others in order. */
+  key: string;
+  others: readonly string[];
   /** What the store notes of the call that is on its way. */
   note: number;
   noted: unknown;
@@ -27,8 +40,6 @@ export interface Question {
   way: string;
   /** Whether it waits for the answer to another question, or for the first connection. */
   waits: boolean;
-  /** How many denials the deny cache had forgotten when this was asked. */
-  forgotten: number;
 }
 
 const NO_OTHERS: readonly string[] = [];
@@ -44,6 +55,22 @@ export function timed(question: Question): void {
 }
 
 /** A question of cost 1 without a token. */
-export function ask(kind: Question["kind"], now: number): Question {
-  return { kind, counted: undefined, key: "", others: NO_OTHERS, cost: 1, now: clamped(now), isTimed: true, token: undefined, extra: 0, note: 0, noted: undefined, way: "", waits: false, forgotten: 0 };
+export function ask(kind: Question["kind"], policy: Policy, now: number): Question {
+  return {
+    kind,
+    policy,
+    keys: undefined,
+    cost: 1,
+    now: clamped(now),
+    isTimed: true,
+    token: undefined,
+    extra: 0,
+    lease: undefined,
+    key: "",
+    others: NO_OTHERS,
+    note: 0,
+    noted: undefined,
+    way: "",
+    waits: false,
+  };
 }

@@ -1,4 +1,5 @@
 import type { Decision } from "./core/decide.js";
+import type { Policy } from "./core/policy.js";
 import type { Sent } from "./core/sent.js";
 import type { TidegateError } from "./error.js";
 import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./numbers.js";
@@ -26,68 +27,98 @@ export interface Charge {
   cost: number;
 }
 
-/** What all verdicts by one policy share. */
-export interface Told {
-  /** The names of the policy's quotas. */
-  readonly names: readonly string[];
-  /** What the client of a decision is sent. */
-  sent(decision: Decision): Sent;
+/**
+ * What became of a request. `allowed`, `denied` and `never_admissible`: its limits have decided. `failed_open` and `failed_closed`: the store
+ * has failed, or another error has kept them from it. Only a gate has the others. `unlimited`: no limit applies to the request, or its
+ * sender is on the list `allow`. `listed`: its sender is on the list `deny`. `challenged`: its rule asks for a challenge. `invalid_token`: its
+ * token is invalid, and the rule refuses such requests.
+ */
+export type Outcome = (typeof STATUSES)[number] | "failed_open" | "failed_closed" | "unlimited" | "listed" | "challenged" | "invalid_token";
+
+/** A charge in one store, to settle or to release. */
+export interface Held {
+  /** The place of the store. */
+  readonly store: number;
+  readonly policy: Policy;
+  readonly keys: string | Keys;
+  readonly cost: number;
 }
 
-/** Names what a gate reads: the application may have loaded this module twice. */
-export const NUMBERS = Symbol.for("@tidegate/edge/numbers");
+/** What a verdict tells. */
+export interface Told {
+  readonly outcome: Outcome;
+  /** What the client is sent, or what writes it: on demand, because most callers need little of it. */
+  readonly sent: Sent | ((decision: Decision) => Sent);
+  readonly decision?: Decision | undefined;
+  /** The names of the decision's quotas. Undefined if it is one of several. */
+  readonly names?: readonly string[] | undefined;
+  readonly rule?: string | undefined;
+  readonly keys?: string | Keys | undefined;
+  readonly charge?: Charge | undefined;
+  /** Where a gate has made the charge. */
+  readonly held?: readonly Held[] | undefined;
+  /** Whether the charge has slots. */
+  readonly holdsSlots?: boolean;
+  readonly error?: TidegateError | undefined;
+}
 
-/** Of a request that was not decided on. */
-const UNDECIDED: Decision = [UNKNOWN, 0, UNKNOWN, 0, 0, UNKNOWN, 0];
+/** The outcome of a decision. */
+export function outcomeOf(decision: Decision): Outcome {
+  return STATUSES[decision[STATUS] as 0 | 1 | 2];
+}
+
+const PASSING: readonly Outcome[] = ["allowed", "failed_open", "unlimited"];
 
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
-  /** What to tell of a decision. Undefined if there was none. */
-  readonly #told: Told | undefined;
-  readonly #numbers: Decision;
-  /** What the client is sent. It is written on demand, because most callers need little of it. */
+  readonly #told: Told;
   #sent: Sent | undefined;
 
   /** Whether the request may go on. */
   readonly allowed: boolean;
-  /** `undecided` means that the limiter failed or the request was invalid: see `error`. */
-  readonly status: "allowed" | "denied" | "never_admissible" | "undecided";
-  /** The key that the request counted against. Undefined if it counted by `keys`, or failed before its key was known. */
+  readonly outcome: Outcome;
+  /** The name of the gate's rule that limits the request. Undefined if none does, or if the request was refused before any counted it. */
+  readonly rule: string | undefined;
+  /** The key that the request counted against. Undefined for a gate, and if it counted by `keys`, or failed before its key was known. */
   readonly key: string | undefined;
-  /** The keys that the request counted against, if its policy has several dimensions or its check had `keys`. */
+  /** The keys that the request counted against, if its policy has several dimensions or its check had `keys`. Undefined for a gate. */
   readonly keys: Keys | undefined;
-  /** The charge to settle or release, if the check had an estimate or a token, or the policy has a concurrency limit. */
+  /** The charge to settle or release, if the check had an estimate or a token, or a limit is a concurrency limit. */
   readonly charge: Charge | undefined;
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  /** `told` tells of a decision, or is what the client is sent if there was none. */
-  constructor(told: Told | Sent, decision: Decision | undefined, counted: string | Keys | undefined, charge?: Charge, error?: TidegateError) {
-    this.#numbers = decision ?? UNDECIDED;
-    if (decision) this.#told = told as Told;
-    else this.#sent = told as Sent;
-    this.status = decision ? STATUSES[decision[STATUS] as 0 | 1 | 2] : "undecided";
-    this.allowed = decision ? decision[STATUS] === 0 : (told as Sent).status === 0;
-    const isKey = typeof counted === "string";
-    this.key = isKey ? counted : undefined;
-    this.keys = isKey ? undefined : counted;
-    this.charge = charge;
-    this.error = error;
+  constructor(told: Told) {
+    const { outcome, keys } = told;
+    this.#told = told;
+    this.allowed = PASSING.includes(outcome);
+    this.outcome = outcome;
+    this.rule = told.rule;
+    const isKey = typeof keys === "string";
+    this.key = isKey ? keys : undefined;
+    this.keys = isKey ? undefined : keys;
+    this.charge = told.charge;
+    this.error = told.error;
   }
 
   /** Whether a quota denied the request. False for a request that was rejected because of an error. */
   get limited(): boolean {
-    return !this.allowed && this.status !== "undecided";
+    return this.outcome === "denied" || this.outcome === "never_admissible";
   }
 
   /** Whether the request may go on only because the store failed. */
   get failedOpen(): boolean {
-    return this.allowed && this.status === "undecided";
+    return this.outcome === "failed_open";
+  }
+
+  /** Whether the request holds a slot of a concurrency limit until it is released. */
+  get holdsSlots(): boolean {
+    return this.charge !== undefined && this.#told.holdsSlots === true;
   }
 
   /** The index in `quotas` of the quota that decided. */
   get binding(): number {
-    return this.#numbers[BINDING]!;
+    return this.#told.decision?.[BINDING] ?? 0;
   }
 
   /**
@@ -95,37 +126,37 @@ export class Verdict {
    * concurrency limit denies it, because nobody knows when a request ends.
    */
   get retryAfterMs(): number | null {
-    return known(this.#numbers[WAIT]!);
+    return known(this.#told.decision?.[WAIT] ?? UNKNOWN);
   }
 
   /** How long to delay an allowed request. Only a leaky bucket asks for a delay. */
   get delayMs(): number {
-    return this.#numbers[DELAY]!;
+    return this.#told.decision?.[DELAY] ?? 0;
   }
 
-  /** The time of the decision, in milliseconds since the epoch by the clock that decided. */
-  get decidedAtMs(): number {
-    return this.#numbers[AT]!;
+  /** The time of the decision, in milliseconds since the epoch by the clock that decided. Undefined if there was none. */
+  get decidedAtMs(): number | undefined {
+    return this.#told.decision?.[AT];
   }
 
-  /** Where the decision was made. */
-  get origin(): (typeof ORIGINS)[number] | "fail_mode" {
-    return ORIGINS[this.#numbers[ORIGIN]!] ?? "fail_mode";
+  /** Where the decision was made: in a `store`, or by a `deny_cache`, a `lease`, a `fallback` or a limiter that is `near`. */
+  get origin(): (typeof ORIGINS)[number] | undefined {
+    return this.#told.decision && ORIGINS[this.#told.decision[ORIGIN]!];
   }
 
   /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
   get replayed(): boolean {
-    return this.#numbers[REPLAY] === 1;
+    return this.#told.decision?.[REPLAY] === 1;
   }
 
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
-    return this.#told ? statuses(this.#numbers, this.#told.names) : [];
-  }
-
-  /** The decision, for a gate. */
-  get [NUMBERS](): Decision {
-    return this.#numbers;
+    const { decision, names } = this.#told;
+    const all: QuotaStatus[] = [];
+    for (let at = QUOTAS; decision && at < decision.length; at += EACH) {
+      all.push({ name: names?.[all.length] ?? "", limit: decision[at]!, remaining: known(decision[at + 1]!), resetAfterMs: known(decision[at + 2]!) });
+    }
+    return all;
   }
 
   /** The response fields to add to every response to the request. */
@@ -133,7 +164,10 @@ export class Verdict {
     return this.#send.headers;
   }
 
-  /** The response to send instead of the app's: a 429, or after an error a 400 or 503. Undefined if the request may go on. */
+  /**
+   * The response to send instead of the app's: a 429, a 403 for a listed or a challenged sender, a 401 for an invalid token, and
+   * after an error a 400, 409, 500 or 503. Undefined if the request may go on.
+   */
   get response(): Response | undefined {
     const { http } = this;
     return http && new Response(http.body, http);
@@ -153,24 +187,21 @@ export class Verdict {
     return onto(response, this);
   }
 
-  /** The verdict as plain data for a log, without the response. */
+  /** The verdict as plain data for a log, without the response. That of a gate has no key. */
   toJSON(): Record<string, unknown> {
-    const { allowed, status, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
-    return { allowed, status, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
+    const { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
+    return { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
+  }
+
+  /** Where a gate has charged the request. */
+  static held(verdict: Verdict): readonly Held[] | undefined {
+    return verdict.#told.held;
   }
 
   get #send(): Sent {
-    return (this.#sent ??= this.#told!.sent(this.#numbers));
+    const { sent, decision } = this.#told;
+    return (this.#sent ??= typeof sent === "function" ? sent(decision!) : sent);
   }
-}
-
-/** The counts of a decision's quotas. Without names, they are empty. */
-export function statuses(decision: Decision, names: readonly string[] | undefined): QuotaStatus[] {
-  const all: QuotaStatus[] = [];
-  for (let at = QUOTAS; at < decision.length; at += EACH) {
-    all.push({ name: names?.[all.length] ?? "", limit: decision[at]!, remaining: known(decision[at + 1]!), resetAfterMs: known(decision[at + 2]!) });
-  }
-  return all;
 }
 
 function known(number: number): number | null {

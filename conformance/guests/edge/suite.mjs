@@ -60,7 +60,7 @@ export function suite(make) {
       return decided(await limiterOf(call.policy).release(charged(call), { now: call.now_ms }));
     },
     async refund(call) {
-      const verdict = { ...counted(call), status: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
+      const verdict = { ...counted(call), outcome: "allowed", decidedAtMs: call.charged_at_ms ?? call.now_ms };
       await limiterOf(call.policy).refund(verdict, { cost: call.cost, now: call.now_ms });
       return answer("done");
     },
@@ -125,7 +125,7 @@ function counted({ key = "", keys }) {
 
 /** A verdict on the request whose charge a call names. */
 function charged(call) {
-  return { ...counted(call), status: "allowed", charge: { token: call.settles } };
+  return { ...counted(call), outcome: "allowed", charge: { token: call.settles } };
 }
 
 function answer(said) {
@@ -135,7 +135,7 @@ function answer(said) {
 /** The status and the fields are those that a client would get. The body is the suite's answer. */
 function decided(verdict) {
   const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
-  const { status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, replayed } = verdict;
+  const { outcome: status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, replayed } = verdict;
   const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
   headers.set("content-type", "application/json");
   return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, replayed } }), { status: code, headers });

@@ -2,7 +2,7 @@
 
 import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
-import { Gate, type GateCheckOptions, type GateVerdict, jsonLines } from "@tidegate/edge/gate";
+import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
@@ -144,7 +144,7 @@ export const gate = Gate.fromRules({ rules: [] }, {
 });
 export async function decide(request: Request): Promise<Response> {
   const options: GateCheckOptions = { tier: "pro", keys: { tenant: "tenant:7" }, peer: undefined };
-  const verdict: GateVerdict = await gate.check(request, options);
+  const verdict: Verdict = await gate.check(request, options);
   return verdict.response ?? verdict.onto(new Response(`${verdict.rule} ${verdict.outcome === "unlimited"}`));
 }
 export const gated = [

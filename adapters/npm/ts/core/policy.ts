@@ -56,9 +56,14 @@ export interface Dimension {
 
 /** One to eight quotas that are decided in one step. */
 export class Policy {
+  /** What makes the same policy. */
+  readonly parts: ReadyPolicy;
+  /** The same text for equal policies. */
+  readonly text: string;
   readonly name: string;
   /** Those of each dimension side by side. */
   readonly quotas: readonly Quota[];
+  readonly names: readonly string[];
   readonly dimensions: readonly Dimension[];
   /** The dimension whose key selects where the others are counted. */
   readonly group: Dimension | undefined;
@@ -80,10 +85,13 @@ export class Policy {
 
   /** Throws what is wrong with the options. */
   constructor({ name, quotas, chargeDenied, groupBy, scopes, groupAt, placeByKey }: ReadyPolicy, makeRule: MakeRule) {
+    this.parts = { name, quotas, chargeDenied, groupBy, scopes, groupAt, placeByKey };
+    this.text = JSON.stringify(this.parts);
     const isOfGate = scopes !== undefined;
     const read = quotas.map((ready, nth) => quota(ready, `policy.quotas[${nth}].`, isOfGate, makeRule));
     this.name = isOfGate ? name : checkedName("policy.name", name);
     this.quotas = isOfGate ? (read as Quota[]) : placed(read, name);
+    this.names = this.quotas.map(({ name }) => name);
     const given = scopes?.split(",");
     const scopeOf = (nth: number) => given?.[nth] ?? (this.quotas[nth]!.by ? `${name}@${this.quotas[nth]!.by}` : name);
     this.dimensions = dimensions(this.quotas, scopeOf);

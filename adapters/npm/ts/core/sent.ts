@@ -33,9 +33,17 @@ export function sent(policy: Policy, decision: Decision, { asProblem, draft6 }: 
 export function undecided(kind: string, mayFailOpen: boolean, tells: boolean): Sent {
   // Only a store that has failed opens the gate.
   if (mayFailOpen && (kind === "unavailable" || kind === "timeout")) return { status: 0, headers: tells ? { "x-tidegate-failed-open": kind } : {}, body: "" };
-  const [status, error] = ANSWERS[kind] ?? [503, "limiter_unavailable"];
-  const body = JSON.stringify(status === 503 ? { error, kind } : { error });
-  return { status, headers: { "content-type": "application/json" }, body };
+  const [status, error] = ANSWERS[kind] ?? [];
+  return status ? response(status, { error }) : unavailable(kind);
+}
+
+/** The response to a request while the store is down. */
+export function unavailable(kind: string): Sent {
+  return response(503, { error: "limiter_unavailable", kind });
+}
+
+export function response(status: number, body: object, fields: Record<string, string> = {}): Sent {
+  return { status, headers: { ...fields, "content-type": "application/json" }, body: JSON.stringify(body) };
 }
 
 const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>> = {

@@ -3,7 +3,8 @@ import { digest } from "../core/key.js";
 import type { ErrorKind, TidegateError } from "../error.js";
 import { quietly } from "../given.js";
 import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../numbers.js";
-import type { Check } from "./asked.js";
+import type { Question } from "../question.js";
+import type { Keys, Outcome } from "../verdict.js";
 
 /** What a gate did with one request. It has no address, no subject, no API key and no token. Unknown values are left out. */
 export interface Event {
@@ -13,7 +14,7 @@ export interface Event {
   rule: string;
   /** The names of the rule's limits, joined by `+`. Left out if no limit was asked. */
   policy?: string;
-  outcome: "allowed" | "denied" | "never_admissible" | "listed" | "challenged" | "invalid_token" | "failed_open" | "failed_closed";
+  outcome: Exclude<Outcome, "unlimited">;
   /** The binding quota. */
   quota?: string;
   /** A hash of the key that the binding quota counts by, with a secret of this process. */
@@ -34,7 +35,7 @@ export interface Event {
 
 /** What a store said of a request. */
 export interface Said {
-  readonly check: Check;
+  readonly check: Question;
   readonly decision?: Decision | undefined;
   readonly error?: TidegateError | undefined;
   /** Whether the request passes although the store has not decided. */
@@ -72,7 +73,7 @@ export class Events {
       ...event,
       outcome: STATUSES[decision[STATUS]!]!,
       quota: name,
-      key: this.#hash(check.keys[by]!),
+      key: this.#hash((check.keys as Keys)[by]!),
       limit: limit!,
       ...(remaining !== UNKNOWN && { remaining: remaining! }),
       latencyUs,

@@ -1,7 +1,7 @@
 import { written } from "../core/address.js";
+import type { Policy } from "../core/policy.js";
 import type { Rule as Algorithm } from "../core/rules/rule.js";
 import type { TidegateError } from "../error.js";
-import type { RulesPolicy } from "./policy.js";
 import { described } from "./rules/around.js";
 import { costOf, matching, opens, policyFor } from "./rules/find.js";
 import { textOf } from "./rules/pattern.js";
@@ -34,7 +34,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   if (allowed !== undefined) return done(`list     allow has ${allowed}: not limited`);
   const challenge = applied.find(({ challenge }) => challenge !== undefined)?.challenge;
   if (challenge !== undefined) return done(`challenge at ${challenge}: refused with a 403`);
-  let policy: RulesPolicy | undefined;
+  let policy: Policy | undefined;
   try {
     policy = policyFor(rules, applied, sender.tier);
   } catch (thrown) {

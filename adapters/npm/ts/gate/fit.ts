@@ -17,8 +17,8 @@ function fittedRule(rule: Rule, composed: readonly Composed[], names: readonly s
     const { store, estimate, cost, policies } = rule;
     const place = store === undefined ? 0 : names.indexOf(store);
     if (place < 0) throw new TidegateError("invalid", `there is no store ${quoted(store!)}; ${instead(store!, names)}`);
-    const { limiter, rules: around } = composed[place]!;
-    const can = limiter.capabilities;
+    const { layer, rules: around } = composed[place]!;
+    const can = layer.capabilities;
     const placed = can.dimensions === "grouped" ? policies.map((policy) => policy?.placed) : policies;
     need((can.idempotency && can.costs) || estimate === undefined, "settlements of an estimate");
     for (const policy of placed) {

@@ -1,14 +1,17 @@
 import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
-import { type ErrorKind, invalid, isStoreFailure, TidegateError } from "../error.js";
-import { Fields, only, shown, whole } from "../fields.js";
+import { type Look, undecided } from "../core/sent.js";
+import { invalid, TidegateError } from "../error.js";
+import { Fields, shown, whole } from "../fields.js";
+import { FrontEnd, SETTLE_WITHIN_MS } from "../front_end.js";
 import { type Chosen, chosen, isPromised, notRequest, text } from "../given.js";
-import { FailureLog, isBack, TELL } from "../log.js";
-import type { Platform } from "../options.js";
-import type { Keys } from "../verdict.js";
+import type { Layer } from "../layer.js";
+import type { Watched } from "../log.js";
+import type { ErrorEvent, Platform } from "../options.js";
+import { type Held, type Keys, type Told, Verdict } from "../verdict.js";
 import { type Composed, composed } from "./around/compose.js";
 import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
-import { type Actual, Decider, misconfigured, response } from "./decide.js";
+import { Decider, misconfigured } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
 import { Facts, type Given, UNREADABLE } from "./facts.js";
@@ -22,33 +25,14 @@ import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
 import { type TokenKeys, Tokens } from "./tokens.js";
-import { GateVerdict, type Told } from "./verdict.js";
 
 export { type ErrorKind, TidegateError } from "../error.js";
-export type { Platform } from "../options.js";
-export type { Keys, QuotaStatus } from "../verdict.js";
+export type { ErrorEvent, Operation, Platform } from "../options.js";
+export { type Charge, type Keys, type Outcome, type QuotaStatus, Verdict } from "../verdict.js";
 export type { Framework } from "./frameworks.js";
 export { type AnalyticsEngine, analyticsEngine, type Event, jsonLines, type Meter, openTelemetry, type Sink } from "./events.js";
 export type { Limit, Store } from "./stores.js";
 export type { FindKey, Jwk, JwkSet, TokenKeys } from "./tokens.js";
-export { type GateCharge, GateVerdict, type Outcome } from "./verdict.js";
-
-/** A failure, as `onError` gets it. It contains neither tokens nor keys. */
-export interface GateErrorEvent {
-  kind: ErrorKind;
-  message: string;
-  /** The name of the rule, if it is known. */
-  rule: string | undefined;
-  /** Whether the request was let through uncounted because of this failure. */
-  failedOpen: boolean;
-  /**
-   * `down` if a store has stopped to answer, also one that another replaces. `up` if it answers again: then nothing has failed, and `kind`
-   * is that of the outage.
-   */
-  health?: "down" | "up";
-  /** The name of that store. */
-  store?: string;
-}
 
 /** How often a proposed limit would have decided differently. */
 export interface ShadowCounts {
@@ -84,7 +68,7 @@ export interface GateOptions {
    * Called for every failure, and when a store goes down or is back. Without it, the console has a line for both, and of other failures at
    * most one a second for each kind.
    */
-  onError?: (event: GateErrorEvent) => unknown;
+  onError?: (event: ErrorEvent) => unknown;
   /** How long after its check a charge can be settled, in milliseconds. Default: 600,000, ten minutes. */
   settleWithinMs?: number;
   /** How many leading bits of an IPv6 address identify a client, 48 to 128. Default: 64. */
@@ -135,16 +119,14 @@ export interface GateCheckOptions {
 }
 
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
-const PART_OPTIONS = ["cost", "now"];
 const CHECK_OPTIONS = ["target", "method", "framework", "ignoreCase", "peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
 const NO_KEYS: Keys = {};
 const FRAMEWORK_NAMES = Object.keys(FRAMEWORKS) as Framework[];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
-const SETTLE_WITHIN_MS = 600_000;
 
 /** What a `Gate` does, whichever files it reads. */
-export abstract class BaseGate {
+export abstract class BaseGate extends FrontEnd {
   /** Undefined if this gate reads no TOML. */
   readonly #readToml: ((text: string) => Node) | undefined;
   readonly #stores: readonly OwnStore[];
@@ -152,13 +134,13 @@ export abstract class BaseGate {
   readonly #tokens: Tokens | undefined;
   readonly #settleWithinMs: number;
   readonly #events: Events;
-  readonly #log: FailureLog<GateErrorEvent>;
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
 
   protected constructor(readToml: ((text: string) => Node) | undefined, rules: string | object, options: GateOptions) {
     const fields = new Fields(options, "", OPTIONS);
+    super(fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"]);
     const platform = fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or "));
     const stores = fields.need("stores", fields.get("stores"), STORES);
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
@@ -172,7 +154,6 @@ export abstract class BaseGate {
     const every = fields.whole("sampleAllowed") ?? 1;
     if (every === 0 || every > 1_000_000) throw invalid("sampleAllowed", `${every} is out of range; write 1 to 1000000`);
     this.#events = new Events(sinks as Sink[], every);
-    this.#log = new FailureLog(fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"]);
     const keys = fields.get("keys");
     this.#tokens = keys === undefined ? undefined : new Tokens(keys);
     this.#settleWithinMs = fields.whole("settleWithinMs") ?? SETTLE_WITHIN_MS;
@@ -226,8 +207,8 @@ export abstract class BaseGate {
     const around: readonly Composed[] = composed(rules.stores, stores, names, leasesOf, before);
     const fitting = fitted(rules, around, stores);
     // What is wrong with a limiter is known before the first request.
-    const limiters = fitting.rules.flatMap((rule) => rule.policies.flatMap((policy) => (policy ? stores[placeOf(rule)]!.prepare(policy, rule.lease) : [])));
-    this.#holdsSlots = limiters.some(({ holdsSlots }) => holdsSlots);
+    for (const rule of fitting.rules) for (const policy of rule.policies) if (policy) stores[placeOf(rule)]!.prepare(policy, rule.lease);
+    this.#holdsSlots = fitting.rules.some(({ policies }) => policies.some((policy) => policy?.holdsSlots));
     this.#decider = new Decider(fitting, around, names, this.#source, this.#settleWithinMs, this.#events);
   }
 
@@ -249,7 +230,7 @@ export abstract class BaseGate {
    *
    * `options` may be a promise or a function, also an async one. If it throws, the request is rejected as invalid.
    */
-  async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<GateVerdict> {
+  async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<Verdict> {
     const mistake = notRequest(request);
     if (mistake) throw mistake;
     let told: Told;
@@ -257,10 +238,11 @@ export abstract class BaseGate {
       const given = isPromised(options) ? await chosen(options) : options;
       told = await this.#decide(factsOf(request, given));
     } catch (thrown) {
-      told = undecided(TidegateError.from(thrown));
+      const error = TidegateError.from(thrown);
+      told = { outcome: "failed_closed", error, sent: undecided(error.kind, false, false) };
     }
-    const verdict = new GateVerdict(told);
-    this.#tell(told.error === UNREADABLE ? undefined : told.error, verdict);
+    const verdict = new Verdict(told);
+    this.tell("check", told.error === UNREADABLE ? undefined : told.error, verdict);
     return verdict;
   }
 
@@ -279,48 +261,6 @@ export abstract class BaseGate {
     }
   }
 
-  /**
-   * Settles a request to what it cost. Its rule or its check had an estimate, or it had a token:
-   *
-   *     const verdict = await gate.check(request);
-   *     if (verdict.response) return verdict.response;
-   *     const { answer, tokens } = await complete(request);
-   *     await gate.settle(verdict, { cost: tokens });
-   *
-   * The first settlement of a charge counts. A further one has `replayed` and changes nothing, so it can be retried. Returns what
-   * a request of cost 0 would get now, or `verdict` itself if nothing was charged, because the request was refused, not limited or
-   * the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
-   */
-  settle(verdict: GateVerdict, actual: { cost: number; now?: number }): Promise<GateVerdict> {
-    const cost = (): Actual => {
-      only(Object(actual), "", PART_OPTIONS);
-      return [whole("cost", actual?.cost)];
-    };
-    return this.#settle(verdict, cost, actual?.now);
-  }
-
-  /**
-   * Gives back the slots of a request that has ended, if a limit of its rule is a concurrency limit. What it was charged stays
-   * charged. Otherwise it is like `settle`. Does nothing for a request without a charge.
-   */
-  release(verdict: GateVerdict, options?: { now?: number }): Promise<GateVerdict> {
-    const cost = (): Actual => {
-      only(options ?? {}, "", ["now"]);
-      return [undefined];
-    };
-    return verdict.charge ? this.#settle(verdict, cost, options?.now) : Promise.resolve(verdict);
-  }
-
-  /**
-   * Refunds the part `cost` of what a request was charged, by default all of it: by each rule, it is settled to the rest of what that
-   * rule has charged. The request needs a charge, as for `settle`.
-   */
-  async refund(verdict: GateVerdict, part: { cost?: number; now?: number } = {}): Promise<void> {
-    only(part, "", PART_OPTIONS);
-    const { cost, now } = part as { cost?: number; now?: number };
-    await this.#settle(verdict, () => (cost === undefined ? [0] : { returned: whole("cost", cost) }), now);
-  }
-
   /** Whether a limit of the rules is a concurrency limit, so that requests hold a slot until they are released. */
   get holdsSlots(): boolean {
     return this.#holdsSlots;
@@ -331,9 +271,20 @@ export abstract class BaseGate {
     for (const store of this.#stores) store.assertReady();
   }
 
-  /** Reports an error of a middleware. */
-  [TELL](error: TidegateError): void {
-    this.#tell(error, undefined);
+  protected get watched(): readonly OwnStore[] {
+    return this.#stores;
+  }
+
+  protected get look(): Look {
+    return this.#decider.rules.responses;
+  }
+
+  protected layerAt(store: number): Layer {
+    return this.#decider.composed[store]!.layer;
+  }
+
+  protected heldBy(verdict: Verdict): readonly Held[] {
+    return Verdict.held(verdict)!;
   }
 
   async #decide(facts: Facts): Promise<Told> {
@@ -343,11 +294,8 @@ export abstract class BaseGate {
     if (decider.rules.tokens && applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
     const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
-    const { asks, isEstimate } = prepared;
-    if (given.needsPeer && this.#source.readsPeer && asks.some(({ check }) => Object.values(check.keys).includes(MISSING_IP))) return misconfigured(prepared);
-    // The server makes the token: a client that chooses it could repeat a request for free.
-    const needsToken = isEstimate || asks.some(({ check }) => check.policy.holdsSlots);
-    return decider.decide(prepared, given.token ?? (needsToken ? crypto.randomUUID() : undefined));
+    const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).includes(MISSING_IP);
+    return given.needsPeer && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
   }
 
   /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */
@@ -365,43 +313,7 @@ export abstract class BaseGate {
     }
   }
 
-  async #settle(verdict: GateVerdict, actual: () => Actual, now: number = Date.now()): Promise<GateVerdict> {
-    try {
-      const [cost, instant] = [actual(), whole("now", now)];
-      const held = GateVerdict.held(verdict);
-      if (!held) {
-        if (verdict.outcome !== "allowed") return verdict;
-        throw invalid("verdict", "its check had no estimate and no token; write estimate in the rule, or check(request, { estimate })");
-      }
-      return new GateVerdict({ ...(await this.#decider.settle(held.hold, held.token, cost, instant)), rule: verdict.rule });
-    } catch (thrown) {
-      const error = TidegateError.from(thrown);
-      this.#tell(error, undefined);
-      throw error;
-    }
-  }
-
-  /** Reports to `onError`, or else on the console, what has happened to the stores, and the error of a request. */
-  #tell(error: TidegateError | undefined, verdict: GateVerdict | undefined): void {
-    const event = error && { kind: error.kind, message: error.message, rule: verdict?.rule, failedOpen: verdict?.failedOpen ?? false };
-    let isTold = !event;
-    for (const { name, health } of this.#stores) {
-      const { change } = health;
-      if (!change) continue;
-      const line = change.health === "up" ? isBack(`the store "${name}"`, change) : `the store "${name}" does not answer: ${change.error.message}. ${this.#effect(name)}`;
-      const told = { kind: change.kind, message: change.error?.message ?? line, rule: undefined, failedOpen: false };
-      const isSame = event !== undefined && change.error === error;
-      isTold ||= isSame;
-      this.#log.changed({ ...(isSame ? event : told), health: change.health, store: name }, health, line);
-    }
-    if (isTold) return;
-    // Its store has been told of.
-    if (isStoreFailure(error)) this.#log.each(event!);
-    else this.#log.failed(event!, error!);
-  }
-
-  /** What requests get while a store is down. */
-  #effect(name: string): string {
+  protected effectOf({ name }: Watched): string {
     const fallback = this.#decider.rules.stores.find((store) => store.name === name)?.fallback;
     if (!fallback) return "Until it does, on_failure of a rule decides";
     return `The store "${fallback.store}" admits ${fallback.percent} % of each limit in its place, for at most ${fallback.atMostMs} ms`;
@@ -469,12 +381,4 @@ function targetsOf(target: unknown): string[] {
   const targets = [target].flat().map((target) => text("target", target));
   if (targets.length > 0) return targets;
   throw invalid("target", "no target; write req.originalUrl ?? req.url");
-}
-
-/** The verdict on a request that the gate was not asked about, or that it could not answer. */
-function undecided(error: TidegateError): Told {
-  const { kind } = error;
-  const isInvalid = kind === "invalid";
-  const sent = () => response(isInvalid ? 400 : 503, isInvalid ? { error: "invalid_request" } : { error: "limiter_unavailable", kind });
-  return { outcome: "failed_closed", error, sent };
 }

@@ -1,5 +1,5 @@
 import { invalid } from "../error.js";
-import { share } from "../core/exact.js";
+import { share as part } from "../core/exact.js";
 import { Policy, type ReadyPolicy, type ReadyQuota } from "../core/policy.js";
 import { anyRule } from "../core/rules/make.js";
 
@@ -13,15 +13,8 @@ const QUOTAS_MAX = 8;
 
 /** The policy of a limit, or of several that decide together. */
 export class RulesPolicy extends Policy {
-  /** What a limiter makes the same policy of. */
-  readonly parts: ReadyPolicy;
-  /** The same text for equal policies. */
-  readonly text: string;
-
   constructor(parts: ReadyPolicy) {
     super(parts, anyRule);
-    this.parts = parts;
-    this.text = JSON.stringify(parts);
   }
 
   /** The policy of a limit. Throws what is wrong with it. */
@@ -68,26 +61,21 @@ export class RulesPolicy extends Policy {
   withOwnCounts(suffix: string): RulesPolicy {
     return new RulesPolicy({ ...this.parts, scopes: this.parts.scopes!.split(",").map((scope) => scope + suffix).join() });
   }
+}
 
-  /** The policy with this percentage of its limits and rates, rounded down, but at least 1. Undefined if it has none. */
-  share(percent: number): RulesPolicy | undefined {
-    try {
-      return new RulesPolicy({ ...this.parts, quotas: this.parts.quotas.map((quota) => shareOf(quota, percent)) });
-    } catch {
-      return undefined;
-    }
-  }
-
-  /** Whether each limit is at least this cost. One request takes one slot, whatever it costs. */
-  canHold(cost: number): boolean {
-    return this.quotas.every(({ rule }) => rule.code === "cc" || rule.code === "pn" || cost <= rule.limit);
+/** A policy with this percentage of its limits and rates, rounded down, but at least 1. Undefined if it has none. */
+export function share({ parts }: Policy, percent: number): RulesPolicy | undefined {
+  try {
+    return new RulesPolicy({ ...parts, quotas: parts.quotas.map((quota) => shareOf(quota, percent)) });
+  } catch {
+    return undefined;
   }
 }
 
 function shareOf(quota: ReadyQuota, percent: number): ReadyQuota {
   const { algorithm, span, refill } = quota;
   if (PENALTIES.includes(algorithm)) return quota;
-  const amount = Math.max(share(quota.amount, percent, 100), 1);
+  const amount = Math.max(part(quota.amount, percent, 100), 1);
   if (!BUCKETS.includes(algorithm)) return { ...quota, amount };
   const exact = { ...quota, amount, span: span * 100, refill: refill * percent };
   try {

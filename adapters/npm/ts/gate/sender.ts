@@ -1,10 +1,10 @@
 import { type Client, written } from "../core/address.js";
+import type { Policy } from "../core/policy.js";
 import { apiKeyOf, newKey, senderKey } from "../core/key.js";
 import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
 import type { Claims, Reason } from "./claims.js";
 import { bytesOf, type Facts, type Given } from "./facts.js";
-import type { RulesPolicy } from "./policy.js";
 import { GLOBAL, IP, SENDER } from "./rules/by.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
@@ -82,7 +82,7 @@ export class Sender {
   }
 
   /** The key in each dimension of a policy. Throws if the application gives none where it must. */
-  keys({ dimensions }: RulesPolicy): Keys {
+  keys({ dimensions }: Policy): Keys {
     return Object.fromEntries(dimensions.map(({ name }) => [name, this.key(name)]));
   }
 

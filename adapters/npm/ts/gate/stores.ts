@@ -1,14 +1,14 @@
 import { type Capabilities, EXACT } from "../core/capabilities.js";
 import type { Decision } from "../core/decide.js";
-import { invalid, isStoreFailure, TidegateError } from "../error.js";
+import type { Policy as AnyPolicy } from "../core/policy.js";
+import { invalid, TidegateError } from "../error.js";
 import { shown } from "../fields.js";
-import { KNOWN, type LimitOptions, type Limiter } from "../limiter.js";
-import { Health } from "../log.js";
-import { EACH, FROM_STORE, ORIGIN, QUOTAS } from "../numbers.js";
+import { LAYER, type Layer, StoreLayer } from "../layer.js";
+import type { Limiter } from "../limiter.js";
+import { EACH, QUOTAS } from "../numbers.js";
 import type { Platform } from "../options.js";
 import { type Policy, written } from "../policy.js";
-import { NUMBERS, type Verdict } from "../verdict.js";
-import type { Asked, Check, Lease, Settlement } from "./asked.js";
+import type { Lease, Question } from "../question.js";
 import { RulesPolicy } from "./policy.js";
 
 /** The options of a limiter that counts for a gate: those that the gate chooses. Spread them, as in `new Tidegate({ ...limit })`. */
@@ -17,8 +17,6 @@ export interface Limit {
   platform: Platform;
   /** The gate decides what happens to a request when the store fails, by `on_failure` of its rule. */
   failMode: "closed";
-  /** The gate tells of failures. */
-  onError: () => void;
   /** The bounds of its loans, if the limit has a `lease`: the option `leases` of a store that lends. */
   leases?: { slice: number; lifetimeMs: number };
 }
@@ -30,11 +28,10 @@ const OTHERS_MAX = 1_024;
 export type Store = (limit: Limit) => Limiter;
 
 /** A store of the application: a limiter for each policy that counts in it. */
-export class OwnStore implements Asked {
+export class OwnStore extends StoreLayer {
   readonly name: string;
   /** Those of its limiters. Until one is made, nobody knows. */
   capabilities: Capabilities = EXACT;
-  readonly health = new Health();
   readonly #make: Store;
   readonly #platform: Platform;
   /** Those of the rules' policies. */
@@ -43,6 +40,7 @@ export class OwnStore implements Asked {
   readonly #others = new Map<string, Limiter>();
 
   constructor(name: string, make: Store, platform: Platform) {
+    super();
     this.name = name;
     this.#make = make;
     this.#platform = platform;
@@ -64,49 +62,30 @@ export class OwnStore implements Asked {
   }
 
   /** Makes the limiter of a policy of the rules, unless there is one. */
-  prepare(policy: RulesPolicy, lease: Lease | undefined): Limiter {
-    const limiter = this.#limiter(policy, lease);
-    this.#limiters.set(nameOf(policy, lease), limiter);
-    return limiter;
+  prepare(policy: RulesPolicy, lease: Lease | undefined): void {
+    this.#limiters.set(nameOf(policy, lease), this.#limiter(policy, lease));
   }
 
   assertReady(): void {
     for (const limiter of this.#limiters.values()) limiter.assertReady();
   }
 
-  async check(check: Check): Promise<Decision> {
-    const { policy, keys, lease } = check;
-    return this.#watched(decisionOf(policy, () => this.#limiter(policy, lease).limit(keys, optionsOf(check))));
+  protected decideNow(question: Question): Decision | undefined {
+    return question.lease && this.#layerOf(question).known?.(question);
   }
 
-  known(check: Check): Decision | undefined {
-    const { policy, keys, lease } = check;
-    return lease && this.#limiter(policy, lease)[KNOWN](keys, optionsOf(check))?.[NUMBERS];
+  protected async decide(question: Question): Promise<Decision> {
+    const decision = await this.#layerOf(question).ask(question);
+    if (decision.length === QUOTAS + EACH * question.policy.quotas.length) return decision;
+    throw new TidegateError("corrupt", "the store's limiter decides by another policy; write stores: { default: (limit) => new Tidegate({ ...limit }) }");
   }
 
-  async settle({ policy, keys, token, cost, now }: Settlement): Promise<Decision> {
-    const charged = { keys, status: "allowed", charge: { token, cost: 1 } } as unknown as Verdict;
-    const settled = decisionOf(policy, () => {
-      const limiter = this.#limiter(policy, undefined);
-      return cost === undefined ? limiter.release(charged, { now }) : limiter.settle(charged, { cost, now });
-    });
-    return this.#watched(settled);
-  }
-
-  /** Keeps its health. What a limiter decides from a loan, or from a cache of denials, says nothing about the store. */
-  async #watched(asked: Promise<Decision>): Promise<Decision> {
-    try {
-      const decision = await asked;
-      if (decision[ORIGIN] === FROM_STORE) this.health.answered();
-      return decision;
-    } catch (thrown) {
-      if (isStoreFailure(thrown)) this.health.failed(thrown as TidegateError);
-      throw thrown;
-    }
+  #layerOf({ policy, lease }: Question): Layer {
+    return this.#limiter(policy, lease)[LAYER];
   }
 
   /** One limiter for equal policies, because its connections live in it. */
-  #limiter(policy: RulesPolicy, lease: Lease | undefined): Limiter {
+  #limiter(policy: AnyPolicy, lease: Lease | undefined): Limiter {
     const name = nameOf(policy, lease);
     const known = this.#limiters.get(name) ?? this.#others.get(name);
     if (known) return known;
@@ -116,15 +95,15 @@ export class OwnStore implements Asked {
     return made;
   }
 
-  #made(policy: RulesPolicy, lease: Lease | undefined): Limiter {
-    const limit: Limit = { policy: written(policy.parts), platform: this.#platform, failMode: "closed", onError: () => undefined };
+  #made(policy: AnyPolicy, lease: Lease | undefined): Limiter {
+    const limit: Limit = { policy: written(policy.parts), platform: this.#platform, failMode: "closed" };
     return lease ? this.#borrowing(limit, lease) : this.#limiterOf(limit);
   }
 
   /** What the application's function returns. */
   #limiterOf(limit: Limit): Limiter {
     const made = this.#make(limit) as Partial<Limiter> | undefined;
-    if (typeof made?.limit === "function" && typeof made.capabilities === "object") return made as Limiter;
+    if (made?.[LAYER]) return made as Limiter;
     const what = typeof (made as PromiseLike<unknown> | undefined)?.then === "function" ? "a promise" : shown(made);
     throw invalid(`stores.${this.name}`, `returned ${what}, which is no limiter; write (limit) => new Tidegate({ ...limit })`);
   }
@@ -144,23 +123,7 @@ export class OwnStore implements Asked {
   }
 }
 
-function optionsOf({ cost, now, isTimed, token, ttlMs }: Check): LimitOptions {
-  return { cost, ...(isTimed && { now }), ...(token !== undefined && { idempotency: { token, ttlMs } }) };
-}
-
 /** The same text for equal policies on the same terms. */
-function nameOf({ text }: RulesPolicy, lease: Lease | undefined): string {
+function nameOf({ text }: AnyPolicy, lease: Lease | undefined): string {
   return lease ? `${lease.slice} ${lease.lifetimeMs} ${text}` : text;
-}
-
-/** The decision of a limiter, which the application may have made, by this policy. */
-async function decisionOf({ quotas }: RulesPolicy, decide: () => Promise<Verdict>): Promise<Decision> {
-  try {
-    const { error, [NUMBERS]: decision } = await decide();
-    if (error) throw error;
-    if (decision?.length === QUOTAS + EACH * quotas.length) return decision;
-    throw new TidegateError("corrupt", "the store's limiter decides by another policy; write stores: { default: (limit) => new Tidegate({ ...limit }) }");
-  } catch (thrown) {
-    throw TidegateError.from(thrown);
-  }
 }

@@ -1,7 +1,6 @@
 import { invalid } from "../error.js";
 import { namesOf } from "../fields.js";
 import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
-import type { GateVerdict } from "../gate/verdict.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
 import { TELL } from "../log.js";
 import type { Verdict } from "../verdict.js";
@@ -11,9 +10,6 @@ export type Decider = Limiter | BaseGate;
 
 /** The options of a check by a limiter or a gate. */
 export type CheckOptionsOf<By extends Decider> = By extends BaseGate ? GateCheckOptions : CheckOptions;
-
-/** The verdict of a limiter or a gate. */
-export type VerdictOf<By extends Decider> = By extends BaseGate ? GateVerdict : Verdict;
 
 /** How a framework's requests are limited, by a limiter or a gate. */
 export interface GuardOptions<Context = unknown, Received extends Request = Request, By extends Decider = Limiter> {
@@ -26,7 +22,7 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
    * Makes the response to a request that a limit denied. The rate limit fields are added to it. After an error, such as a store
    * that is down, the response remains the verdict's own, and also if this throws an error, which is then told to `onError`.
    */
-  denied?: ((verdict: VerdictOf<By>, request: Received) => Response | Promise<Response>) | undefined;
+  denied?: ((verdict: Verdict, request: Received) => Response | Promise<Response>) | undefined;
   /**
    * Whether the app's routes ignore upper and lower case, so that a gate's rules do, too. Default: as the framework does by default. It
    * has no effect on a limiter.
@@ -65,7 +61,7 @@ export async function judge<Context, Received extends Request, By extends Decide
   request: Received,
   options: Pick<GuardOptions<Context, Received, By>, "check" | "refund" | "ignoreCase">,
   { context, routing, peer }: { context: Context; routing?: Routing | undefined; peer?: string | null | undefined },
-): Promise<VerdictOf<By> | undefined> {
+): Promise<Verdict | undefined> {
   let chosen: object | (() => never);
   try {
     const said = await options.check?.(request, context);
@@ -80,28 +76,22 @@ export async function judge<Context, Received extends Request, By extends Decide
   }
   const verdict = await tidegate.check(request, chosen);
   if (verdict.delayMs > 0) await new Promise((resolve) => setTimeout(resolve, verdict.delayMs));
-  return verdict as VerdictOf<By>;
+  return verdict;
 }
 
 function isGate(tidegate: Decider): tidegate is BaseGate {
   return "reload" in tidegate;
 }
 
-/** Whether an admitted request holds a slot until it is released. */
-export function holdsSlot(tidegate: Decider, verdict: Verdict | GateVerdict): boolean {
-  return "holdsSlots" in verdict ? verdict.holdsSlots : tidegate.holdsSlots;
-}
-
 /** Gives back the slots of a request that has ended, and a part of its cost. */
-export function giveBack(tidegate: Decider, verdict: Verdict | GateVerdict, cost: number): Promise<unknown> {
-  const { refund, release } = tidegate as { refund(verdict: unknown, part: { cost: number }): Promise<void>; release(verdict: unknown): Promise<unknown> };
-  return cost > 0 ? refund.call(tidegate, verdict, { cost }) : release.call(tidegate, verdict);
+export function giveBack(tidegate: Decider, verdict: Verdict, cost: number): Promise<unknown> {
+  return cost > 0 ? tidegate.refund(verdict, { cost }) : tidegate.release(verdict);
 }
 
 /** The response to a request that may not go on. Undefined if it may. */
 export async function refusal<Received extends Request, By extends Decider>(
   tidegate: By,
-  verdict: VerdictOf<By>,
+  verdict: Verdict,
   request: Received,
   { denied }: Pick<GuardOptions<never, Received, By>, "denied">,
 ): Promise<Response | undefined> {
@@ -141,7 +131,7 @@ export async function guard<Context, By extends Decider>(
   if (verdict === undefined) return app();
   const refused = await refusal(tidegate, verdict, request, options);
   if (refused) return refused;
-  const holds = holdsSlot(tidegate, verdict);
+  const holds = verdict.holdsSlots;
   // This is not awaited. If it fails, `onError` is called, and the client has less left than it should for a while.
   const after = (sent: Promise<void>, cost: number) => {
     const work = sent.then<unknown>(() => giveBack(tidegate, verdict, cost));

@@ -1,7 +1,8 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
 import { only } from "../fields.js";
-import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type Routing, type VerdictOf, type WaitUntil } from "./guard.js";
+import type { Verdict } from "../verdict.js";
+import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type Routing, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -30,7 +31,7 @@ export function limit<E extends Env = any, By extends Decider = Limiter>(
       return context.res;
     };
     const { denied } = options;
-    const made = denied && { denied: (verdict: VerdictOf<By>, request: Request) => told(context, verdict, () => denied(verdict, request)) };
+    const made = denied && { denied: (verdict: Verdict, request: Request) => told(context, verdict, () => denied(verdict, request)) };
     const response = await guard(tidegate, context.req.raw, app, { ...options, ...made }, {
       context,
       routing: routingOf(context),

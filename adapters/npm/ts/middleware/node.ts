@@ -1,6 +1,6 @@
 import { namesOf, only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, holdsSlot, judge, type Limiting, limiterOf, refusal, type Routing } from "./guard.js";
+import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, judge, type Limiting, limiterOf, refusal, type Routing } from "./guard.js";
 
 /** What the middleware needs of Node.js's `IncomingMessage`, and of what Express, Connect and Polka add to it. */
 export interface NodeRequest {
@@ -76,7 +76,7 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse, B
       // The fields of another limiter may be there already.
       const fields = Object.keys(verdict.headers).flatMap((name) => (res.getHeader(name) === undefined ? [] : [[name, String(res.getHeader(name))] as [string, string]]));
       verdict.onto(new Response(null, { headers: fields })).headers.forEach((value, name) => res.setHeader(name, value));
-      if (holdsSlot(tidegate, verdict)) {
+      if (verdict.holdsSlots) {
         const release = () => void giveBack(tidegate, verdict, 0).catch(() => undefined);
         if (res.closed) release();
         else res.once("close", release);

@@ -1,4 +1,4 @@
-import type { Lease } from "../gate/asked.js";
+import type { Lease } from "../question.js";
 
 /** A lease, as in a file. */
 export function leaseOf({ slice, lifetimeMs }: Lease): object {

@@ -2,9 +2,9 @@
 
 import { TidegateError } from "../error.js";
 import { Gate } from "../gate/index.js";
-import type { GateVerdict } from "../gate/verdict.js";
 import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
+import type { Verdict } from "../verdict.js";
 import type { Fixture, Step } from "./fixture.js";
 import type { Result } from "./report.js";
 import { arrivedWith } from "./request.js";
@@ -36,7 +36,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
 }
 
 /** Sends the requests of a step at once. */
-function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | undefined): Promise<GateVerdict[]> {
+function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | undefined): Promise<Verdict[]> {
   const now = startMs + step.at_ms;
   const signed = tokens && step.claims ? [tokens.field(step.claims, now)] : [];
   const request = arrivedWith({ ...step, headers: [...step.headers, ...signed] });
@@ -46,7 +46,7 @@ function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | und
 }
 
 /** What of the answers is not as expected. */
-function wrongIn(verdicts: readonly GateVerdict[], { expect }: Step): string[] {
+function wrongIn(verdicts: readonly Verdict[], { expect }: Step): string[] {
   const wrong: string[] = [];
   const judged = verdicts.filter((verdict) => {
     const why = unexpected(verdict, expect.status);
@@ -63,13 +63,13 @@ function wrongIn(verdicts: readonly GateVerdict[], { expect }: Step): string[] {
 }
 
 /** Why an answer is not one that the step expects. */
-function unexpected({ allowed, error, response }: GateVerdict, expected: number): string | undefined {
+function unexpected({ allowed, error, response }: Verdict, expected: number): string | undefined {
   const status = response?.status ?? 200;
   if (error && (error.kind === "unsupported" || status === 400)) return `expected a verdict, found ${error.kind}: ${error.message}`;
   if (allowed || status === expected) return undefined;
   return `expected the status ${expected}, found ${status}${error ? `; the request was not decided: ${error.kind}: ${error.message}` : ""}`;
 }
 
-function undecided(verdict: GateVerdict | undefined): string {
+function undecided(verdict: Verdict | undefined): string {
   return verdict?.error ? `; a request was not decided: ${verdict.error.kind}: ${verdict.error.message}` : "";
 }

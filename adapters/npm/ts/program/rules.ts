@@ -1,5 +1,5 @@
 import { TidegateError } from "../error.js";
-import type { Lease } from "../gate/asked.js";
+import type { Lease } from "../question.js";
 import { compile } from "../gate/rules/compile.js";
 import { type Item, rootOf } from "../gate/rules/item.js";
 import { type Node, readJson } from "../gate/rules/json.js";

@@ -1,9 +1,10 @@
 import { TidegateError } from "../../error.js";
-import type { Asked, Lease } from "../asked.js";
+import { DenyCache } from "../../deny_cache.js";
+import type { Layer } from "../../layer.js";
+import type { Lease } from "../../question.js";
 import { RulesPolicy } from "../policy.js";
 import type { StoreRules } from "../rules/around.js";
 import { instead, quoted } from "../rules/names.js";
-import { DenyCache } from "./deny_cache.js";
 import { Fallback } from "./fallback.js";
 import { Shadow } from "./shadow.js";
 import { suits } from "./suits.js";
@@ -14,13 +15,13 @@ export interface Composed {
   readonly rules: StoreRules | undefined;
   /** The terms on which limits are lent. */
   readonly leases: readonly Lease[];
-  readonly limiter: Asked;
+  readonly layer: Layer;
   /** With the name of the limit in whose place each is tried. */
   readonly shadows: readonly (readonly [limit: string, shadow: Shadow])[];
 }
 
 /** The store of a name, which is at a field of the rules. */
-type Find = (name: string, field: string) => Asked;
+type Find = (name: string, field: string) => Layer;
 
 /**
  * Puts around each store what the rules say. What was around it before, and has the same rules and leases, is kept with its counts.
@@ -28,7 +29,7 @@ type Find = (name: string, field: string) => Asked;
  */
 export function composed(
   all: readonly StoreRules[],
-  stores: readonly Asked[],
+  stores: readonly Layer[],
   names: readonly string[],
   leasesOf: (place: number) => readonly Lease[],
   before: readonly Composed[],
@@ -43,34 +44,34 @@ export function composed(
     const [rules, leases] = [all.find(({ name }) => name === names[place]), leasesOf(place)];
     const same = before[place];
     if (same && textOf(same.rules, same.leases) === textOf(rules, leases)) return same;
-    return { rules, leases, ...(rules ? compose(rules, store, find) : { limiter: store, shadows: [] }) };
+    return { rules, leases, ...(rules ? compose(rules, store, find) : { layer: store, shadows: [] }) };
   });
 }
 
 /** Puts around a store what its rules say, from the inside. */
-function compose({ name, fallback, denyCache, shadows, near }: StoreRules, store: Asked, find: Find): Pick<Composed, "limiter" | "shadows"> {
+function compose({ name, fallback, denyCache, shadows, near }: StoreRules, store: Layer, find: Find): Pick<Composed, "layer" | "shadows"> {
   const fieldOf = (field: string) => `stores.${name}.${field}`;
-  let limiter = store;
+  let layer = store;
   if (fallback) {
     const field = fieldOf("fallback");
     const backup = find(fallback.store, field);
-    limiter = naming(field, () => new Fallback(store, backup, fallback));
+    layer = naming(field, () => new Fallback(store, backup, fallback));
   }
-  if (denyCache) limiter = new DenyCache(limiter, denyCache);
+  if (denyCache) layer = new DenyCache(layer, denyCache);
   const tried = shadows.map(({ proposal }) => {
-    const can = limiter.capabilities;
+    const can = layer.capabilities;
     const placed = can.dimensions === "grouped" ? proposal.placed : proposal;
     naming(fieldOf("shadow"), () => suits(can, placed));
-    const shadow = new Shadow(limiter, placed);
-    limiter = shadow;
+    const shadow = new Shadow(layer, placed);
+    layer = shadow;
     return [proposal.name, shadow] as const;
   });
   if (near) {
     const field = fieldOf("near");
     const first = find(near.store, field);
-    limiter = naming(field, () => new Tiered(first, near.policy, limiter));
+    layer = naming(field, () => new Tiered(first, near.policy, layer));
   }
-  return { limiter, shadows: tried };
+  return { layer, shadows: tried };
 }
 
 /** Names the field of an error. */

@@ -1,9 +1,11 @@
 import type { Capabilities } from "../../core/capabilities.js";
 import type { Decision } from "../../core/decide.js";
+import type { Policy } from "../../core/policy.js";
 import { isStoreFailure, kindOf, TidegateError } from "../../error.js";
 import { ALLOWED, DENIED, FROM_FALLBACK, FROM_LEASE, NEVER_ADMISSIBLE, ORIGIN, REPLAY, STATUS, WAIT } from "../../numbers.js";
-import type { Asked, Check, Settlement } from "../asked.js";
-import type { RulesPolicy } from "../policy.js";
+import type { Layer } from "../../layer.js";
+import { CHECK, type Question } from "../../question.js";
+import { share } from "../policy.js";
 import { Breaker } from "./breaker.js";
 import { Sole } from "./sole.js";
 import { suits } from "./suits.js";
@@ -25,19 +27,19 @@ class Silence {
  * A check that the store does not answer may have been charged there, and is then charged by the other, too. So a settlement goes
  * wherever a charge may have been made. It does what core's `Fallback` does, to which `test/core-gate-around.test.mjs` holds it.
  */
-export class Fallback implements Asked {
-  readonly #store: Asked;
-  readonly #backup: Asked;
+export class Fallback implements Layer {
+  readonly #store: Layer;
+  readonly #backup: Layer;
   readonly #percent: number;
   readonly #atMostMs: number;
   readonly #breaker = new Breaker();
   readonly #sole = new Sole();
-  readonly #shares = new WeakMap<RulesPolicy, RulesPolicy | undefined>();
+  readonly #shares = new WeakMap<Policy, Policy | undefined>();
   /** Whether the backup may have charged anything. */
   #isUsed = false;
 
   /** Throws if the backup may admit more than the limit at each location, because no bound would hold. */
-  constructor(store: Asked, backup: Asked, { percent, atMostMs }: { readonly percent: number; readonly atMostMs: number }) {
+  constructor(store: Layer, backup: Layer, { percent, atMostMs }: { readonly percent: number; readonly atMostMs: number }) {
     const can = backup.capabilities;
     if (!WITHIN_LIMIT.includes(can.ceiling)) {
       throw TidegateError.from(["unsupported", `backup: its accuracy is "${can.accuracy}"; use one of at most the limit x locations`]);
@@ -52,20 +54,21 @@ export class Fallback implements Asked {
     return this.#store.capabilities;
   }
 
-  async check(check: Check): Promise<Decision> {
-    const answer = await this.#ask(check.now, () => {
-      this.#sole.forget(check);
-      return this.#store.check(check);
-    });
+  ask(question: Question): Promise<Decision> {
+    return question.kind === CHECK ? this.#check(question) : this.#settle(question);
+  }
+
+  async #check(check: Question): Promise<Decision> {
+    const answer = await this.#askStore(check);
     if (!(answer instanceof Silence)) return answer;
     // What was not asked may still have loans.
     return (answer.isSpared && this.#store.known?.(check)) || this.#replace(check, answer);
   }
 
-  async settle(settlement: Settlement): Promise<Decision> {
+  async #settle(settlement: Question): Promise<Decision> {
     const here = await this.#settleHere(settlement);
     try {
-      const answer = await this.#ask(settlement.now, () => this.#store.settle(settlement));
+      const answer = await this.#askStore(settlement);
       if (!(answer instanceof Silence)) return answer;
       if (here && this.#sole.has(settlement)) return here;
       throw answer.error;
@@ -76,13 +79,14 @@ export class Fallback implements Asked {
   }
 
   /** Asks the store, if the breaker lets it. */
-  async #ask(now: number, call: () => Promise<Decision>): Promise<Decision | Silence> {
-    const breaker = this.#breaker;
+  async #askStore(question: Question): Promise<Decision | Silence> {
+    const [breaker, { now }] = [this.#breaker, question];
     if (!breaker.mayAsk(now)) {
       return new Silence(TidegateError.from(["unavailable", "the store has failed repeatedly, and is not asked at the moment"]), true);
     }
     try {
-      const decision = await call();
+      if (question.kind === CHECK) this.#sole.forget(question);
+      const decision = await this.#store.ask(question);
       // A loan says nothing about the store, nor does a mistake in the question.
       if (decision[ORIGIN] !== FROM_LEASE) breaker.answered();
       return decision;
@@ -97,17 +101,17 @@ export class Fallback implements Asked {
   }
 
   /** Decides on a check in place of the store. */
-  async #replace(check: Check, { error, isSpared }: Silence): Promise<Decision> {
+  async #replace(check: Question, { error, isSpared }: Silence): Promise<Decision> {
     const { policy, cost, token, now } = check;
-    const share = this.#breaker.downFor(now) <= this.#atMostMs ? this.#share(policy) : undefined;
-    if (!share) throw error;
+    const part = this.#breaker.downFor(now) <= this.#atMostMs ? this.#share(policy) : undefined;
+    if (!part) throw error;
     this.#isUsed = true;
-    if (!supports(this.#backup.capabilities, share, cost, token)) throw error;
-    const decision = [...(await this.#backup.check({ ...check, policy: share, lease: undefined }))];
+    if (!supports(this.#backup.capabilities, part, cost, token)) throw error;
+    const decision = [...(await this.#backup.ask({ ...check, policy: part, lease: undefined }))];
     // A replay may be of a charge that the store has, too.
     if (isSpared && decision[STATUS] === ALLOWED && !decision[REPLAY]) this.#sole.add(check);
     decision[ORIGIN] = FROM_FALLBACK;
-    if (decision[STATUS] === NEVER_ADMISSIBLE && policy.canHold(cost)) {
+    if (decision[STATUS] === NEVER_ADMISSIBLE && canHold(policy, cost)) {
       // Only the store can admit it, so it is denied until the store is asked again.
       decision[STATUS] = DENIED;
       decision[WAIT] = Math.max(this.#breaker.asksAfter(now), 1);
@@ -116,11 +120,11 @@ export class Fallback implements Asked {
   }
 
   /** Settles a charge of the backup. Undefined if it has none. */
-  async #settleHere(settlement: Settlement): Promise<Decision | undefined> {
-    const share = this.#isUsed ? this.#share(settlement.policy) : undefined;
-    if (!share) return undefined;
+  async #settleHere(settlement: Question): Promise<Decision | undefined> {
+    const part = this.#isUsed ? this.#share(settlement.policy) : undefined;
+    if (!part) return undefined;
     try {
-      const decision = [...(await this.#backup.settle({ ...settlement, policy: share }))];
+      const decision = [...(await this.#backup.ask({ ...settlement, policy: part }))];
       decision[ORIGIN] = FROM_FALLBACK;
       return decision;
     } catch (thrown) {
@@ -130,14 +134,19 @@ export class Fallback implements Asked {
   }
 
   /** The part of a policy that is admitted without the store, made once. */
-  #share(policy: RulesPolicy): RulesPolicy | undefined {
-    if (!this.#shares.has(policy)) this.#shares.set(policy, policy.share(this.#percent));
+  #share(policy: Policy): Policy | undefined {
+    if (!this.#shares.has(policy)) this.#shares.set(policy, share(policy, this.#percent));
     return this.#shares.get(policy);
   }
 }
 
+/** Whether each limit is at least this cost. One request takes one slot, whatever it costs. */
+function canHold({ quotas }: Policy, cost: number): boolean {
+  return quotas.every(({ rule }) => rule.code === "cc" || rule.code === "pn" || cost <= rule.limit);
+}
+
 /** Whether a store can decide on a check. */
-function supports(can: Capabilities, policy: RulesPolicy, cost: number, token: string | undefined): boolean {
+function supports(can: Capabilities, policy: Policy, cost: number, token: string | undefined): boolean {
   try {
     suits(can, policy);
   } catch {

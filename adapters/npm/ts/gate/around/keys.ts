@@ -1,12 +1,9 @@
+import type { Question } from "../../question.js";
 import type { Keys } from "../../verdict.js";
-import type { RulesPolicy } from "../policy.js";
+import type { Policy } from "../../core/policy.js";
 
-/** Those of a request's keys by which a policy counts. */
-export function keysOf({ dimensions }: RulesPolicy, keys: Keys): Keys {
-  return Object.fromEntries(dimensions.map(({ name }) => [name, keys[name]!]));
-}
-
-/** The name of what a policy counts by these keys. No key has a space. */
-export function nameOf({ id, dimensions }: RulesPolicy, keys: Keys): string {
-  return [id, ...dimensions.map(({ name }) => keys[name])].join(" ");
+/** The same question by another policy, which counts by some of its keys. */
+export function askedBy(policy: Policy, question: Question): Question {
+  const keys = question.keys as Keys;
+  return { ...question, policy, keys: Object.fromEntries(policy.dimensions.map(({ name }) => [name, keys[name]!])), lease: undefined };
 }

@@ -1,9 +1,10 @@
 import type { Capabilities } from "../../core/capabilities.js";
 import type { Decision } from "../../core/decide.js";
 import { ALLOWED, STATUS } from "../../numbers.js";
-import type { Asked, Check, Settlement } from "../asked.js";
+import type { Layer } from "../../layer.js";
+import { CHECK, type Question } from "../../question.js";
 import type { RulesPolicy } from "../policy.js";
-import { keysOf } from "./keys.js";
+import { askedBy } from "./keys.js";
 
 /** How often a proposal would have decided differently. */
 export interface Counts {
@@ -19,18 +20,18 @@ export interface Counts {
  * Tries a proposed limit on the checks by a policy of the same name, with counts of its own, and counts the differences. Only the
  * current limit decides. It does what core's `Shadow` does, to which `test/core-gate-around.test.mjs` holds it.
  */
-export class Shadow implements Asked {
-  readonly #limiter: Asked;
+export class Shadow implements Layer {
+  readonly #layer: Layer;
   readonly #proposal: RulesPolicy;
   readonly #counts: Counts = { bothAdmit: 0, bothDeny: 0, onlyProposalDenies: 0, onlyCurrentDenies: 0, failed: 0 };
 
-  constructor(limiter: Asked, proposal: RulesPolicy) {
-    this.#limiter = limiter;
+  constructor(layer: Layer, proposal: RulesPolicy) {
+    this.#layer = layer;
     this.#proposal = proposal.withOwnCounts("~");
   }
 
   get capabilities(): Capabilities {
-    return this.#limiter.capabilities;
+    return this.#layer.capabilities;
   }
 
   /** The differences so far. */
@@ -38,33 +39,27 @@ export class Shadow implements Asked {
     return { ...this.#counts };
   }
 
-  async check(check: Check): Promise<Decision> {
-    const decision = await this.#limiter.check(check);
-    if (check.policy.name === this.#proposal.name) this.#counts[await this.#compare(check, decision)] += 1;
-    return decision;
-  }
-
-  async settle(settlement: Settlement): Promise<Decision> {
+  async ask(question: Question): Promise<Decision> {
+    if (question.policy.name !== this.#proposal.name) return this.#layer.ask(question);
+    if (question.kind === CHECK) {
+      const decision = await this.#layer.ask(question);
+      this.#counts[await this.#compare(question, decision)] += 1;
+      return decision;
+    }
     try {
-      return await this.#limiter.settle(settlement);
+      return await this.#layer.ask(question);
     } finally {
-      if (settlement.policy.name === this.#proposal.name) {
-        await this.#limiter.settle({ ...settlement, ...this.#proposed(settlement) }).catch(() => undefined);
-      }
+      await this.#layer.ask(askedBy(this.#proposal, question)).catch(() => undefined);
     }
   }
 
-  async #compare(check: Check, current: Decision): Promise<keyof Counts> {
+  async #compare(check: Question, current: Decision): Promise<keyof Counts> {
     try {
-      const proposed = await this.#limiter.check({ ...check, ...this.#proposed(check), lease: undefined });
+      const proposed = await this.#layer.ask(askedBy(this.#proposal, check));
       if (proposed[STATUS] === ALLOWED) return current[STATUS] === ALLOWED ? "bothAdmit" : "onlyCurrentDenies";
       return current[STATUS] === ALLOWED ? "onlyProposalDenies" : "bothDeny";
     } catch {
       return "failed";
     }
-  }
-
-  #proposed({ keys }: Check | Settlement): Pick<Check, "policy" | "keys"> {
-    return { policy: this.#proposal, keys: keysOf(this.#proposal, keys) };
   }
 }

@@ -1,9 +1,9 @@
 import { type Capabilities, supportsPolicy } from "../../core/capabilities.js";
+import type { Policy } from "../../core/policy.js";
 import { TidegateError } from "../../error.js";
-import type { RulesPolicy } from "../policy.js";
 
 /** Throws if a store cannot count by a policy. The error has the names of a rules file. */
-export function suits(can: Capabilities, policy: RulesPolicy): void {
+export function suits(can: Capabilities, policy: Policy): void {
   try {
     supportsPolicy(can, policy);
   } catch (thrown) {

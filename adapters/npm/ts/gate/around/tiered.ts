@@ -1,10 +1,11 @@
 import type { Capabilities } from "../../core/capabilities.js";
 import type { Decision } from "../../core/decide.js";
 import { isStoreFailure } from "../../error.js";
-import { ALLOWED, BINDING, FROM_NEAR, ORIGIN, QUOTAS, STATUS, UNKNOWN } from "../../numbers.js";
-import type { Asked, Check, Settlement } from "../asked.js";
+import { ALLOWED, BINDING, FROM_NEAR, ORIGIN, QUOTAS, STATUS } from "../../numbers.js";
+import type { Layer } from "../../layer.js";
+import { CHECK, type Question } from "../../question.js";
 import type { RulesPolicy } from "../policy.js";
-import { keysOf } from "./keys.js";
+import { askedBy } from "./keys.js";
 import { suits } from "./suits.js";
 
 /**
@@ -12,13 +13,13 @@ import { suits } from "./suits.js";
  * cheap one fails, the strict one decides alone. A check with a token goes to the strict one only, because a retry must get the first
  * answer. It does what core's `Tiered` does, to which `test/core-gate-around.test.mjs` holds it.
  */
-export class Tiered implements Asked {
-  readonly #near: Asked;
+export class Tiered implements Layer {
+  readonly #near: Layer;
   readonly #policy: RulesPolicy;
-  readonly #far: Asked;
+  readonly #far: Layer;
 
   /** Throws if the cheap store cannot count by the policy. */
-  constructor(near: Asked, policy: RulesPolicy, far: Asked) {
+  constructor(near: Layer, policy: RulesPolicy, far: Layer) {
     suits(near.capabilities, policy);
     this.#near = near;
     this.#policy = policy;
@@ -29,27 +30,24 @@ export class Tiered implements Asked {
     return this.#far.capabilities;
   }
 
-  async check(check: Check): Promise<Decision> {
-    const denial = check.token === undefined ? await this.#denial(check) : undefined;
-    return denial ?? this.#far.check(check);
+  async ask(question: Question): Promise<Decision> {
+    const isFirst = question.kind === CHECK && question.token === undefined;
+    return (isFirst && (await this.#denial(question))) || this.#far.ask(question);
   }
 
-  settle(settlement: Settlement): Promise<Decision> {
-    return this.#far.settle(settlement);
-  }
-
-  async #denial({ policy, keys, cost, now, isTimed }: Check): Promise<Decision | undefined> {
-    const near = { policy: this.#policy, keys: keysOf(this.#policy, keys), cost: this.#near.capabilities.costs ? cost : 1, now, isTimed };
+  async #denial(check: Question): Promise<Decision | undefined> {
+    const near = askedBy(this.#policy, check);
+    if (!this.#near.capabilities.costs) near.cost = 1;
     let decision: Decision;
     try {
-      decision = await this.#near.check({ ...near, token: undefined, ttlMs: 0, lease: undefined });
+      decision = await this.#near.ask(near);
     } catch (thrown) {
       if (isStoreFailure(thrown)) return undefined;
       throw thrown;
     }
     if (decision[STATUS] === ALLOWED) return undefined;
     // The counts of the strict limiter are not known.
-    const denial = [...decision.slice(0, QUOTAS), ...policy.quotas.flatMap(({ rule }) => [rule.limit, UNKNOWN, UNKNOWN])];
+    const denial = [...decision.slice(0, QUOTAS), ...check.policy.uncounted];
     [denial[BINDING], denial[ORIGIN]] = [0, FROM_NEAR];
     return denial;
   }

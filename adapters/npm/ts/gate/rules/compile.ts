@@ -2,7 +2,7 @@
 
 import { MAX_UNITS } from "../../core/exact.js";
 import { TidegateError } from "../../error.js";
-import type { Lease } from "../asked.js";
+import type { Lease } from "../../question.js";
 import { RulesPolicy } from "../policy.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./around.js";
 import { DIMENSIONS } from "./by.js";

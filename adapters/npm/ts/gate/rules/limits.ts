@@ -1,7 +1,7 @@
 import { LIFETIME_MAX } from "../../core/lending/amount.js";
 import { canLend } from "../../core/lending/lender.js";
 import { MAX_UNITS } from "../../core/exact.js";
-import type { Lease } from "../asked.js";
+import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../policy.js";
 import { SENDER } from "./by.js";
 import type { Item } from "./item.js";

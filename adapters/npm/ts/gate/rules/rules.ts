@@ -1,5 +1,5 @@
 import type { Look } from "../../core/sent.js";
-import type { Lease } from "../asked.js";
+import type { Lease } from "../../question.js";
 import type { RulesPolicy } from "../policy.js";
 import { DIMENSIONS } from "./by.js";
 import type { List } from "./lists.js";

@@ -2,6 +2,8 @@ import type { Core } from "../../core.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
 import { MAX_INSTANT } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
+import { quietly } from "../../given.js";
+import { AT } from "../../numbers.js";
 import { PEEK, type Question } from "../../question.js";
 import { said, type Store } from "../../store.js";
 import { type Asked, Isolate } from "./isolate.js";
@@ -47,12 +49,15 @@ export class Counts implements Store {
   readonly #policy: Policy;
   readonly #namespace: Kv;
   readonly #cacheTtl: number;
+  readonly #decided: (now: number) => void;
 
-  constructor(core: Core, namespace: Kv, cacheTtl: number) {
+  /** `decided` is called after each decision, with its time. */
+  constructor(core: Core, namespace: Kv, cacheTtl: number, decided: (now: number) => void) {
     this.#core = core;
     this.#policy = shared(core.policy);
     this.#namespace = namespace;
     this.#cacheTtl = cacheTtl;
+    this.#decided = decided;
   }
 
   send(question: Question): Promise<unknown> | undefined {
@@ -115,6 +120,7 @@ export class Counts implements Store {
 
   #leave(decision: Core["decision"]): undefined {
     this.#core.decision = decision;
+    quietly(() => this.#decided(decision[AT]!));
   }
 }
 

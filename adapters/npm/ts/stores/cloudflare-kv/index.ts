@@ -1,5 +1,5 @@
 import { waitUntil } from "cloudflare:workers";
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -52,15 +52,16 @@ export class Tidegate extends Limiter {
     const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
     let counts: Counts;
     super(ready, SHARED, anyRule, (core) => {
-      counts = new Counts(core, namespace!, cacheTtl);
-      return calls(counts, core, ready);
+      counts = new Counts(core, namespace!, cacheTtl, (now) => this.decided(now));
+      return new Calls(counts, ready);
     });
     this.#counts = counts!;
     this.#waitUntil = (fields.call("waitUntil", "(work) => context.waitUntil(work)") as KvOptions["waitUntil"]) ?? waitUntil;
     this.#lingerMs = fields.whole("lingerMs") ?? 25_000;
   }
 
-  protected override decided(now: number): void {
+  /** Called after each decision that was made at `now`. */
+  protected decided(now: number): void {
     this.#waitUntil(this.write(now).catch(() => undefined));
   }
 

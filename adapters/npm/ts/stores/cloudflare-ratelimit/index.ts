@@ -1,4 +1,4 @@
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { NATIVE } from "../../core/capabilities.js";
 import type { ReadyQuota } from "../../core/policy.js";
@@ -54,7 +54,7 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(ready, NATIVE, ruleOf, (core) => calls(new Counter(core, binding!), core, ready));
+    super(ready, NATIVE, ruleOf, (core) => new Calls(new Counter(core, binding!), ready));
   }
 }
 

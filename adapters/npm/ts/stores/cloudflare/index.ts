@@ -1,5 +1,5 @@
 import { waitUntil } from "cloudflare:workers";
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
@@ -64,6 +64,6 @@ export class Tidegate extends Limiter {
     };
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => calls(new Stubs(core, namespace!, hint, ready), core, ready));
+    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => new Calls(new Stubs(core, namespace!, hint, ready), ready));
   }
 }

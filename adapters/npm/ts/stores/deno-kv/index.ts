@@ -1,4 +1,4 @@
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -52,7 +52,7 @@ export class Tidegate extends Limiter {
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
     const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
-    super(ready, versioned(readsLastWrite), anyRule, (core) => calls(new Versioned("deno kv", core, values(kv), minTtlMs), core, ready));
+    super(ready, versioned(readsLastWrite), anyRule, (core) => new Calls(new Versioned("deno kv", core, values(kv), minTtlMs), ready));
   }
 }
 

@@ -1,4 +1,4 @@
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
@@ -45,7 +45,7 @@ export class Tidegate extends Limiter {
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
     // A read near the client may return an old value.
     const readsLastWrite = false;
-    super(ready, versioned(readsLastWrite), anyRule, (core) => calls(new Versioned("blobs", core, values(blobs, consistency)), core, ready));
+    super(ready, versioned(readsLastWrite), anyRule, (core) => new Calls(new Versioned("blobs", core, values(blobs, consistency)), ready));
   }
 }
 

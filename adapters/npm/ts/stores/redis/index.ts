@@ -1,4 +1,4 @@
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
@@ -66,7 +66,7 @@ export class Tidegate extends Limiter {
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const opening = firstConnection(client);
     const losses = lossesOf(client);
-    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Client(core, ready, sends, opening, client, losses), core, ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => new Calls(new Client(core, ready, sends, opening, client, losses), ready));
   }
 }
 

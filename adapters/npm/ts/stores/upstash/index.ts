@@ -1,4 +1,4 @@
-import { calls } from "../../calls.js";
+import { Calls } from "../../calls.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { Fields } from "../../fields.js";
@@ -42,7 +42,7 @@ declare const process: { env: Environment } | undefined;
 export class Tidegate extends Limiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(ready, lends(EXACT, ready), anyRule, (core) => calls(new Rest(core, ready), core, ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => new Calls(new Rest(core, ready), ready));
   }
 
   /**

@@ -1,0 +1,158 @@
+import type { Decision } from "./core/decide.js";
+import { type Look, sent } from "./core/sent.js";
+import { invalid, TidegateError } from "./error.js";
+import { only, whole } from "./fields.js";
+import type { Layer } from "./layer.js";
+import { FailureLog, TELL, type Watched } from "./log.js";
+import type { ErrorEvent, Operation } from "./options.js";
+import { ask, SETTLE, WHAT_WAS_CHARGED } from "./question.js";
+import { type Held, outcomeOf, Verdict } from "./verdict.js";
+
+/** How long a charge can be settled unless the application says otherwise: ten minutes. */
+export const SETTLE_WITHIN_MS = 600_000;
+
+const PART_OPTIONS = ["cost", "now"];
+export const NOW_OPTIONS = ["now"];
+
+/** What limiters and gates share: charges are corrected, and failures are told. */
+export abstract class FrontEnd {
+  protected readonly log: FailureLog;
+
+  protected constructor(onError: ((event: ErrorEvent) => unknown) | undefined) {
+    this.log = new FailureLog(onError);
+  }
+
+  /** The stores, whose failures are told. */
+  protected abstract readonly watched: Iterable<Watched>;
+  /** The layer that has charged at a place. */
+  protected abstract layerAt(store: number): Layer;
+  /** Where a request was charged. */
+  protected abstract heldBy(verdict: Verdict): readonly Held[];
+  /** How responses look. */
+  protected abstract readonly look: Look;
+  /** What requests get while a store is down. */
+  protected abstract effectOf(store: Watched): string;
+
+  /**
+   * Settles a request that was charged an estimate to what it cost, a whole number:
+   *
+   *     const verdict = await tidegate.check(request, { estimate: 2_000 });
+   *     if (verdict.response) return verdict.response;
+   *     const { answer, tokens } = await complete(request);
+   *     await tidegate.settle(verdict, { cost: tokens });
+   *
+   * What it cost less is returned, less what time has replenished since. What it cost more is charged, also beyond the limit:
+   * the key is then denied until time has repaid the debt. A cost of 0 cancels the charge. If a request is never settled, its
+   * estimate stays charged.
+   *
+   * The first settlement or refund of a charge counts. A further one changes nothing, so it can be retried after an error.
+   * Returns what a request of cost 0 would get now. Returns `verdict` itself if nothing was charged, because the request was
+   * rejected or not limited, or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
+   */
+  settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
+    const read = () => {
+      only(Object(actual), "", PART_OPTIONS);
+      const cost = whole("cost", actual?.cost);
+      return () => cost;
+    };
+    return this.#settle("settle", verdict, read, actual?.now);
+  }
+
+  /**
+   * Gives back the slots of a request that has ended, if a limit is a concurrency limit. What it was charged stays charged:
+   *
+   *     const verdict = await tidegate.check(request);
+   *     if (verdict.response) return verdict.response;
+   *     try {
+   *       return verdict.onto(await app(request));
+   *     } finally {
+   *       await tidegate.release(verdict);
+   *     }
+   *
+   * `settle` and `refund` give them back, too. A request that is never released holds its slots for their lifetime.
+   * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
+   */
+  release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
+    const read = () => {
+      only(options ?? {}, "", NOW_OPTIONS);
+      return () => WHAT_WAS_CHARGED;
+    };
+    return this.#settle("release", verdict, read, options?.now);
+  }
+
+  /**
+   * Refunds the part `cost` of what a request was charged, by default all of it. Does nothing if nothing was charged.
+   *
+   * A request that was charged under a token is settled to the rest, so it is refunded once, also if its verdict is `replayed`. If it was
+   * charged by several rules of a gate, each is settled to the rest of what it has charged. The check of a gate needs an estimate or a
+   * token. A limiter refunds also a check without: by default a cost of 1.
+   */
+  async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
+    const read = () => {
+      const { cost } = refunded(part);
+      return (charged: number) => (cost === undefined ? 0 : Math.max(charged - cost, 0));
+    };
+    await this.#settle("refund", verdict, read, part?.now);
+  }
+
+  /** Reports an error of a middleware. */
+  [TELL](error: TidegateError): void {
+    this.tell("check", error, undefined);
+  }
+
+  /** Reports what has happened to the stores, and the error of an operation, to `onError`, or else on the console. */
+  protected tell(operation: Operation, error: TidegateError | undefined, verdict: Verdict | undefined): void {
+    const { rule, failedOpen = false } = verdict ?? {};
+    const event = error && { operation, kind: error.kind, message: error.message, failedOpen, ...(rule !== undefined && { rule }) };
+    this.log.tell(event, error, this.watched, (store) => this.effectOf(store));
+  }
+
+  /** Runs an operation, and reports its error before it throws it. */
+  protected async told<T>(operation: Operation, run: () => Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (thrown) {
+      const error = TidegateError.from(thrown);
+      this.tell(operation, error, undefined);
+      throw error;
+    }
+  }
+
+  /** Settles a charge wherever it was made. `read` checks the options, and returns what each part of the charge becomes. */
+  #settle(operation: "settle" | "release" | "refund", verdict: Verdict, read: () => (charged: number) => number, now: unknown = Date.now()): Promise<Verdict> {
+    return this.told(operation, async () => {
+      const [cost, instant] = [read(), whole("now", now)];
+      const { outcome, failedOpen, charge, rule } = verdict;
+      // A check that failed may have been charged or not.
+      const mayBeCharged = outcome === "allowed" || (failedOpen && operation !== "refund" && charge);
+      if (!mayBeCharged || (operation === "release" && !charge)) return verdict;
+      if (!charge) throw invalid("verdict", "its check had no estimate and no token; write check(request, { estimate }), or estimate in the gate's rule");
+      const held = this.heldBy(verdict);
+      if (held.length === 0) return verdict;
+      let decision: Decision | undefined;
+      let failure: unknown;
+      for (const { store, policy, keys, cost: charged } of held) {
+        try {
+          const settled = await this.layerAt(store).ask({ ...ask(SETTLE, policy, instant), keys, token: charge.token, cost: cost(charged) });
+          decision ??= settled;
+        } catch (thrown) {
+          failure ??= thrown;
+        }
+      }
+      if (failure !== undefined) {
+        if (failedOpen && TidegateError.from(failure).kind === "unknown_charge") return verdict;
+        throw failure;
+      }
+      const [{ policy }] = held as [Held];
+      const names = held.length === 1 ? policy.names : undefined;
+      const told = { outcome: outcomeOf(decision!), decision, names, sent: (decision: Decision) => sent(policy, decision, this.look) };
+      return new Verdict({ ...told, rule, keys: verdict.key ?? verdict.keys, charge, held });
+    });
+  }
+}
+
+/** Reads the options of a refund. */
+export function refunded(part: unknown): { cost: number | undefined } {
+  only(part, "", PART_OPTIONS);
+  return { cost: part["cost"] === undefined ? undefined : whole("cost", part["cost"]) };
+}
