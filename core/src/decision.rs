@@ -1,13 +1,11 @@
 //! The decision of a limiter.
 
-mod codec;
-pub mod numbers;
-
+use alloc::format;
 use core::fmt;
 
 use crate::algorithm::{Standing, Step};
 use crate::few::Few;
-use crate::{Millis, Policy, Quota, UnixMillis};
+use crate::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
 
 /// Whether a request is allowed.
 ///
@@ -119,6 +117,21 @@ pub struct QuotaStatus(
 );
 
 impl QuotaStatus {
+    /// A count that another program tells, for stores that send or keep decisions. Without `remaining`, only the limit is known.
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, QuotaStatus};
+    /// let status = QuotaStatus::new(5, Some(3), Some(Millis::from_secs(15)));
+    /// assert_eq!((status.limit(), status.remaining()), (5, Some(3)));
+    /// assert_eq!(status.reset_after(), Some(Millis::from_secs(15)));
+    /// ```
+    #[must_use]
+    pub fn new(limit: u64, remaining: Option<u64>, reset_after: Option<Millis>) -> Self {
+        let (used, drain) = (reset_after.unwrap_or_default().get(), u64::from(reset_after.is_some()));
+        let standing = |room| Self(Standing { limit, room, unit: 1, used, drain, lag: Millis::ZERO });
+        remaining.map_or(Self::unknown(limit), standing)
+    }
+
     /// Of a key that a penalty blocks.
     pub(crate) const fn blocked(wait: Millis) -> Self {
         Self(Standing { limit: 1, room: 0, unit: 1, used: wait.get(), drain: 1, lag: Millis::ZERO })
@@ -227,6 +240,35 @@ impl Decision {
     fn with_step(self, step: Step) -> Self {
         let (status, wait) = parts(step);
         Self { status, wait, ..self }
+    }
+
+    /// A decision that another program made, for stores that send or keep decisions. `wait` is the delay of an allowed request, or
+    /// [`Decision::retry_after`] of a denied one, if it is known. `binding` is a place in `quotas`.
+    ///
+    /// ```
+    /// use tidegate_core::{Decision, Millis, QuotaStatus, Status, UnixMillis};
+    /// let (quota, wait) = (QuotaStatus::new(5, Some(0), None), Some(Millis::new(250)));
+    /// let decision = Decision::from_parts(Status::Denied, wait, [quota], 0, UnixMillis::new(1_000))?;
+    /// assert_eq!((decision.retry_after(), decision.binding()), (wait, &quota));
+    /// # Ok::<(), tidegate_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) if no quota has the place `binding`.
+    pub fn from_parts(
+        status: Status,
+        wait: Option<Millis>,
+        quotas: impl IntoIterator<Item = QuotaStatus>,
+        binding: usize,
+        decided_at: UnixMillis,
+    ) -> Result<Self, Error> {
+        let quotas: Few<_> = quotas.into_iter().collect();
+        if binding >= quotas.len() {
+            let message =
+                format!("decision: it is by quota {binding} of {}; what else writes decisions?", quotas.len());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        Ok(Self::new(status.step(wait.unwrap_or_default(), wait), quotas, Some(binding), decided_at))
     }
 
     /// The decision of a platform's own limiter, which reports only yes or no.

@@ -174,14 +174,6 @@ impl OwnKeys {
         }
     }
 
-    /// The key of a dimension of the policy.
-    pub(crate) fn of(&self, dimension: &Dimension) -> Option<&Key> {
-        match self {
-            Self::One(key) => Some(key),
-            Self::Many(_) => self.as_keys().of(dimension).ok(),
-        }
-    }
-
     pub(crate) fn any(&self, is: impl Fn(&Key) -> bool) -> bool {
         match self {
             Self::One(key) => is(key),

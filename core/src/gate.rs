@@ -54,9 +54,6 @@ mod verdict;
 pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
-#[cfg(feature = "toml")]
-#[doc(hidden)]
-pub use file::toml_to_json;
 pub use matcher::{Host, Path, Pattern};
 pub use notice::Notice;
 pub use pending::{Hold, Pending, Prepared};

@@ -5,9 +5,12 @@ use std::pin::Pin;
 #[cfg(feature = "std")]
 use std::task::{Context, Waker};
 
-pub use crate::decision::numbers;
 #[cfg(feature = "gate")]
 pub use crate::instead::Instead;
+/// Integers of few bytes.
+pub mod leb128 {
+    pub use crate::leb128::{put, take};
+}
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
 pub use crate::quoted::Quoted;

@@ -42,6 +42,7 @@ mod instead;
 #[doc(hidden)]
 pub mod internal;
 mod key;
+mod leb128;
 pub mod lending;
 mod limiter;
 #[cfg(feature = "std")]

@@ -6,6 +6,7 @@ mod cache;
 mod calls;
 mod config;
 mod counter;
+mod decision;
 mod error;
 mod found;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]

@@ -15,6 +15,8 @@ mod kv;
 mod limit;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(any(feature = "reference", feature = "rules-toml"))]
+mod numbers;
 #[cfg(feature = "object")]
 mod object;
 #[cfg(feature = "reference")]
@@ -48,8 +50,14 @@ pub use reference::undecided;
 pub use rules::{RulesCaller, RulesGate};
 #[cfg(feature = "reference")]
 pub use shared::{bytes_at, left_at, numbers_at, push};
+
+/// Reads a text in TOML. Returns JSON: see [`toml::to_json`].
 #[cfg(feature = "toml")]
-pub use toml::read;
+#[wasm_bindgen::prelude::wasm_bindgen]
+#[must_use]
+pub fn read(text: &str) -> String {
+    toml::to_json(text)
+}
 
 #[cfg(feature = "kv")]
 use kv as store;

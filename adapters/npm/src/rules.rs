@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tidegate_core::gate::{Events, Gate, Rules};
+use tidegate_core::gate::{Events, Gate, Hold, Rules};
 use tidegate_core::lending::Terms;
 use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Ipv6Prefix, Millis, Policy};
 use wasm_bindgen::prelude::*;
@@ -37,6 +37,8 @@ struct Shared {
     settings: Settings,
     wire: Rc<Wire>,
     policies: Rc<Policies>,
+    /// What was charged under a token, and whether by one store.
+    holds: RefCell<Vec<(Hold, bool)>>,
     verifier: Verifier,
     /// Events that the host has not got yet, as JSON with a comma after each.
     events: Rc<RefCell<String>>,
@@ -77,6 +79,7 @@ impl RulesGate {
             settings,
             wire: Rc::default(),
             policies: Rc::default(),
+            holds: RefCell::default(),
             verifier: Verifier::default(),
             events: Rc::default(),
             read: RefCell::default(),
@@ -86,8 +89,7 @@ impl RulesGate {
         Ok(Self { shared: Rc::new(shared) })
     }
 
-    /// Reads a rules file. The result is JSON: `warnings`; `tokens`, the algorithms of tokens, or null; and `probes`, for each
-    /// store that the rules use its place and one of its policies.
+    /// Reads a rules file. The result is JSON: `warnings`, and `tokens`, the algorithms of tokens, or null.
     pub fn read(&self, file: &str, text: &str) -> Result<String, JsValue> {
         let rules = Rules::parse(file, text).map_err(thrown)?;
         let mut out = String::from(r#"{"warnings":["#);
@@ -101,17 +103,7 @@ impl RulesGate {
             }
             None => out.push_str("null"),
         }
-        out.push_str(r#","probes":["#);
-        let mut comma = "";
-        for (place, (name, _)) in self.shared.settings.stores.iter().enumerate() {
-            if let Some(policy) = rules.policies_of(name, place == 0).next() {
-                let _ = write!(out, "{comma}[{place},");
-                policies::write(&mut out, policy, None);
-                out.push(']');
-                comma = ",";
-            }
-        }
-        out.push_str("]}");
+        out.push('}');
         *self.shared.read.borrow_mut() = Some(rules);
         Ok(out)
     }

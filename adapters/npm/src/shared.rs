@@ -6,9 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::error::Error as _;
 
-use tidegate_core::internal::numbers::{EACH, QUOTAS_AT, put};
 use tidegate_core::{Decision, Error, Policy};
 use wasm_bindgen::prelude::*;
+
+use crate::numbers::{EACH, QUOTAS_AT, put, take};
 
 /// Room for the decision of the longest policy.
 const LENGTH: usize = QUOTAS_AT + EACH * Policy::MAX_QUOTAS;
@@ -114,8 +115,6 @@ pub(crate) fn told(result: Result<i32, Error>) -> i32 {
 
 /// The decision that the host has written, of so many quotas.
 pub(crate) fn found(quotas: usize) -> Option<Decision> {
-    use tidegate_core::internal::numbers::take;
-
     let mut all = [0.0; LENGTH];
     let all = all.get_mut(..QUOTAS_AT + EACH * quotas)?;
     NUMBERS.with(|numbers| all.iter_mut().zip(numbers).for_each(|(number, written)| *number = written.get()));

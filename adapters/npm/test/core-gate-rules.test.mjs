@@ -283,8 +283,7 @@ function written({ parts }) {
 
 /** What the reference says of rules that it has read. */
 function told(rules) {
-  const probes = STORES.flatMap((store, nth) => policiesOf(rules, store, nth === 0).slice(0, 1).map((policy) => [nth, [...written(policy), null]]));
-  return { warnings: rules.warnings, tokens: rules.tokens?.algorithms ?? null, probes };
+  return { warnings: rules.warnings, tokens: rules.tokens?.algorithms ?? null };
 }
 
 /** The policies of all rules, each with the place of its store and its lease. Undefined if the gate refuses the rules. */
@@ -322,6 +321,22 @@ test("a rules file has the same mistakes, warnings and policies", () => {
   }
   const all = texts.length + STEPS;
   assert.ok(valid > all / 20 && valid < all / 2, `${valid} of ${all} files are loaded`);
+});
+
+/** What a gate creates in each store before the first request. */
+test("a store is asked by the policies of its rules, and of the stores that it replaces", () => {
+  const limit = (limit) => ({ quotas: [{ algorithm: "fixed_window", limit, window_ms: 60_000 }] });
+  const rules = rulesOf(
+    JSON.stringify({
+      stores: { main: { fallback: "backup", near: { store: "edge", limit: "flood" } } },
+      limits: { api: limit(9), login: limit(3), pay: limit(2), flood: limit(50) },
+      rules: [{ limits: ["api"] }, { path: "/login", limits: ["login"], store: "second" }, { path: "/pay", limits: ["pay"], store: "main" }],
+    }),
+  );
+  const asked = { main: ["api", "pay"], second: ["login"], backup: ["api", "pay"], edge: ["flood"], other: [] };
+  for (const [store, names] of Object.entries(asked)) {
+    assert.deepEqual(policiesOf(rules, store, store === "main").map(({ parts }) => parts.name), names, store);
+  }
 });
 
 const SEGMENTS = ["a", "b", "A", "api", "%61", "{id}", "{x}", "é", "a%2fb", "..", "."];

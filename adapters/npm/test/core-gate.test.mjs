@@ -66,8 +66,8 @@ class Reference {
   }
 
   load(text) {
-    const { probes } = JSON.parse(this.gate.read("rules.json", text));
-    for (const [place] of probes) this.gate.store(place, ...capabilities(this.stores[place]));
+    this.gate.read("rules.json", text);
+    this.stores.forEach((store, place) => this.gate.store(place, ...capabilities(store)));
     const { fields, policies } = JSON.parse(this.gate.load());
     this.fields = fields;
     for (const [, place, written] of policies) this.#policy(place, written);
@@ -359,12 +359,9 @@ describe("the gate", () => {
         assert.deepEqual(toldOf(verdict, events), wanted, about);
         assert.equal(verdict.charge !== undefined, hold !== undefined, about);
         seen[verdict.outcome] = (seen[verdict.outcome] ?? 0) + 1;
-        if (hold) {
-          const isMade = given.token === undefined;
+        if (hold !== undefined) {
           const [cost, now] = [chance.pick(undefined, 0, 3), NOW + 2_000];
-          const places = Uint32Array.from(hold.flatMap(([store, policy, , ...keys]) => [store, policy, keys.length / 2]));
-          const token = isMade ? "made" : given.token;
-          const settled = await outcomeOf(() => reference.run((caller) => caller.settle(token, places, hold.flatMap(([, , , ...keys]) => keys).join("\n"), cost ?? -1, now)));
+          const settled = await outcomeOf(() => reference.run((caller) => caller.settle(hold, cost ?? -1, now)));
           const ours = await outcomeOf(async () => settledOf(cost === undefined ? await gate.release(verdict, { now }) : await gate.settle(verdict, { cost, now })));
           if (Array.isArray(settled)) assert.deepEqual(ours, settled, about);
           else assert.deepEqual(ours, { ...JSON.parse(settled), rule: verdict.rule }, about);

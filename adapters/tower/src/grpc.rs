@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tidegate_core::Millis;
 use tidegate_core::gate::{Reason, Refusal};
+use tidegate_core::internal::leb128;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -62,21 +63,13 @@ fn status(code: u16, message: &str, wait: Millis) -> Vec<u8> {
 fn number(out: &mut Vec<u8>, field: u8, value: u64) {
     if value > 0 {
         out.push(field << 3);
-        varint(out, value);
+        leb128::put(out, value);
     }
 }
 
 /// Appends a field of the wire type 2.
 fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     out.push(field << 3 | 2);
-    varint(out, value.len() as u64);
+    leb128::put(out, value.len() as u64);
     out.extend_from_slice(value);
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push((value & 0x7f) as u8);
 }

@@ -7,6 +7,7 @@ use super::OnFailure;
 use super::matcher::{Host, Path, Pattern};
 use super::responses::Responses;
 use crate::internal::PolicyParts;
+use crate::leb128;
 use crate::lending::Terms;
 use crate::sha256::sha256;
 use crate::{BodyFormat, Error, Key, Millis, Policy, Quota, RateLimitFields};
@@ -127,27 +128,13 @@ impl Bytes for u8 {
     }
 }
 
-/// LEB128: seven bits in each byte, the lowest first.
 impl Bytes for u64 {
     fn write(&self, to: &mut Writer) {
-        let mut rest = *self;
-        while rest > 0x7f {
-            to.bytes.push(rest.to_le_bytes()[0] | 0x80);
-            rest >>= 7;
-        }
-        to.bytes.push(rest.to_le_bytes()[0]);
+        leb128::put(&mut to.bytes, *self);
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        let mut number = 0;
-        for shift in (0..Self::BITS).step_by(7) {
-            let byte = u8::read(from)?;
-            number |= Self::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+        leb128::take(&mut from.bytes)
     }
 }
 

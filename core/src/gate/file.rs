@@ -12,8 +12,6 @@ use std::num::NonZero;
 pub(super) use self::lease::lease;
 pub(super) use self::node::Item;
 pub(super) use self::quota::quotas;
-#[cfg(feature = "toml")]
-pub use self::toml::toml_to_json;
 use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{SEGMENTS_MAX, rule_path, segments};

@@ -6,7 +6,7 @@ use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
 use crate::lending::Terms;
-use crate::{Dimension, Error, ErrorKind, Key, Keys, Millis, Policy, UnixMillis};
+use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -53,8 +53,7 @@ impl Pending {
         self.all().any(|one| one.hold.policy.has_slots())
     }
 
-    /// Whether one store decides by all rules that apply.
-    #[doc(hidden)]
+    /// Whether one store decides by all rules that apply, so that a decision is by [`Pending::policy`].
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.others.is_empty()
@@ -152,32 +151,6 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// What is charged in each store, by its place: the policy and the key of each dimension.
-    #[doc(hidden)]
-    pub fn charges(&self) -> impl Iterator<Item = (usize, &Policy, Vec<(&str, &Key)>)> {
-        [self].into_iter().chain(&self.others).map(|Self { store, policy, keys, .. }| {
-            let dimensions = policy.dimensions().iter();
-            let key = |dimension: &Dimension| keys.of(dimension);
-            let named = dimensions.filter_map(|dimension| Some((dimension.name(), key(dimension)?)));
-            (*store, &**policy, named.collect())
-        })
-    }
-
-    /// The hold with these charges. `None` without any, or if one lacks a key.
-    #[doc(hidden)]
-    pub fn of_charges<'a>(
-        token: &str,
-        charges: impl IntoIterator<Item = (usize, Arc<Policy>, Vec<(&'a str, &'a Key)>)>,
-    ) -> Option<Self> {
-        let mut holds = Vec::new();
-        for (store, policy, given) in charges {
-            let keys = OwnKeys::new(&policy, &|dimension| Keys::from(&given[..]).of(dimension).cloned()).ok()?;
-            holds.push(Self { store, policy, keys, token: Some(token.into()), others: Vec::new() });
-        }
-        let first = (!holds.is_empty()).then(|| holds.remove(0))?;
-        Some(Self { others: holds, ..first })
-    }
-
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

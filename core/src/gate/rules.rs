@@ -550,20 +550,6 @@ impl Rules {
         self.stores.iter().filter_map(|rules| Some((&*rules.name, rules.fallback()?))).collect()
     }
 
-    /// The policies by which a store is asked to decide, as the rules have them. `is_first` says that it is the gate's first.
-    #[doc(hidden)]
-    pub fn policies_of<'a>(&'a self, store: &'a str, is_first: bool) -> impl Iterator<Item = &'a Policy> {
-        let replaces =
-            |main: &str| self.stores.iter().any(|rules| *rules.name == *main && rules.fallback() == Some(store));
-        let asks = move |rule: &&Rule| match rule.store() {
-            Some(main) => main == store || replaces(main),
-            None => is_first || self.stores.iter().any(|rules| rules.fallback() == Some(store)),
-        };
-        let near = self.stores.iter().filter_map(StoreRules::near);
-        let near = near.filter(move |(near, _)| *near == store).map(|(_, policy)| policy);
-        self.rules.iter().filter(asks).flat_map(Rule::policies).chain(near)
-    }
-
     /// What the file expects of tokens, if it has the table `tokens`.
     #[must_use]
     pub fn expected_tokens(&self) -> Option<&TokenRules> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use serde_json::{Value, json};
-use tidegate_core::gate::{Gate, Hold, Prepared, Request, Rules, Verdict};
+use tidegate_core::gate::{Gate, Prepared, Request, Rules, Verdict};
 use tidegate_core::{
     Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
     Millis, Platform, Policy, Refund, Settle, Sharded, UnixMillis,
@@ -306,16 +306,12 @@ fn readings_whose_rules_have_other_stores_are_charged_in_each() {
     assert_eq!(outcome(&gate, &request("GET", "/")), "98 of 100");
     assert_eq!(outcome(&gate, &request("POST", "/login")), "48 of 50");
 
-    // What is charged in both is settled in both, also by a host that keeps the charges itself.
+    // What is charged in both is settled in both.
     let Verdict::Pass(pass) = block_on(gate.check(&request("POST", "//login").token("one"))) else { panic!() };
     let hold = pass.hold().unwrap();
-    let charges = hold.charges().map(|(store, policy, keys)| (store, policy.clone().into(), keys));
-    let kept = Hold::of_charges("one", charges).unwrap();
-    assert_eq!(kept.charges().count(), 2);
-    block_on(gate.settle(&kept, 0, NOW)).unwrap();
+    block_on(gate.settle(hold, 0, NOW)).unwrap();
     assert_eq!(outcome(&gate, &request("GET", "/")), "97 of 100");
     assert_eq!(outcome(&gate, &request("POST", "/login")), "47 of 50");
-    assert!(Hold::of_charges("one", []).is_none());
 }
 
 /// A store that takes a minute by the test's clock, and notes when it is asked.

@@ -173,39 +173,6 @@ fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
     assert_eq!(ask("/x/../login"), [[row("login@ip:fw60000"), row("site@ip:fw60000")]]);
 }
 
-/// What a host creates in each store before the first request.
-#[test]
-fn a_store_is_asked_by_the_policies_of_its_rules_and_of_the_stores_that_it_replaces() {
-    let window =
-        |limit| format!(r#"{{ "quotas": [{{ "algorithm": "fixed_window", "limit": {limit}, "window_ms": 60000 }}] }}"#);
-    let text = format!(
-        r#"{{
-            "stores": {{ "main": {{ "fallback": "backup", "near": {{ "store": "edge", "limit": "flood" }} }} }},
-            "limits": {{ "api": {}, "login": {}, "pay": {}, "flood": {} }},
-            "rules": [
-                {{ "limits": ["api"] }},
-                {{ "path": "/login", "limits": ["login"], "store": "second" }},
-                {{ "path": "/pay", "limits": ["pay"], "store": "main" }}
-            ]
-        }}"#,
-        window(9),
-        window(3),
-        window(2),
-        window(50)
-    );
-    let rules = Rules::parse("rules.json", &text).unwrap();
-    for (store, is_first, expected) in [
-        ("main", true, vec!["api", "pay"]),
-        ("second", false, vec!["login"]),
-        ("backup", false, vec!["api", "pay"]),
-        ("edge", false, vec!["flood"]),
-        ("other", false, vec![]),
-    ] {
-        let found: Vec<_> = rules.policies_of(store, is_first).map(Policy::name).collect();
-        assert_eq!(found, expected, "{store}");
-    }
-}
-
 #[test]
 fn what_is_around_a_store_is_explained() {
     let (main, other) = (Store::default(), Store::default());

@@ -4,6 +4,7 @@ use tidegate_core::internal::sha256;
 use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Policy, UnixMillis};
 
 use crate::durable_objects::bytes::{Reader, put, to_hex};
+use crate::durable_objects::decision;
 use crate::durable_objects::rows::Row;
 
 /// The first half of a token's SHA-256.
@@ -53,7 +54,7 @@ impl First {
     pub(crate) fn row(&self, expires: UnixMillis) -> Row {
         let mut value = vec![if self.settled { SETTLED } else { CHARGED }];
         put(&mut value, [self.until.get(), self.cost]);
-        value.extend(self.decision.encode());
+        value.extend(decision::encode(&self.decision));
         Row { value, leased: Vec::new(), expires }
     }
 
@@ -67,6 +68,6 @@ impl First {
             _ => return Err(rest.error("the row of a token is not one")),
         };
         let (until, cost) = (rest.instant()?, rest.u64()?);
-        Ok(Self { until, cost, settled, decision: Decision::decode(rest.bytes, policy)? })
+        Ok(Self { until, cost, settled, decision: decision::decode(rest.bytes, policy)? })
     }
 }

@@ -18,7 +18,7 @@
 //! | version, flags: a loan was granted, the denial may be repeated | 1, 1 |
 //! | if a loan was granted: number, units, life | 8, 8, 8 |
 //! | if the denial may be repeated: for how long | 8 |
-//! | the decision, as [`Decision::encode`] writes it | the rest |
+//! | the decision, as `decision.rs` writes it | the rest |
 //!
 //! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
 //!
@@ -29,13 +29,13 @@
 mod policy;
 
 use tidegate_core::lending::{Answer, Granted, Question, Returned};
-use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
+use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::durable_objects::bytes::{Reader, put, to_hex};
-use crate::durable_objects::error;
 use crate::durable_objects::token::Token;
 pub(crate) use crate::durable_objects::wire::policy::Known;
 use crate::durable_objects::wire::policy::put_quotas;
+use crate::durable_objects::{decision, error};
 
 const VERSION: u8 = 4;
 
@@ -218,7 +218,7 @@ fn encode(answer: &Answer) -> Vec<u8> {
     if denies {
         put(&mut out, [answer.denies_for.get()]);
     }
-    out.extend(answer.decision.encode());
+    out.extend(decision::encode(&answer.decision));
     out
 }
 
@@ -235,7 +235,7 @@ fn decode(bytes: &[u8], policy: &Policy) -> Result<Answer, Error> {
         _ => Some(Granted { loan: rest.u64()?, units: rest.u64()?, lasts: rest.millis()? }),
     };
     let denies_for = if flags & DENIES == 0 { Millis::ZERO } else { rest.millis()? };
-    Ok(Answer { decision: Decision::decode(rest.bytes, policy)?, granted, denies_for })
+    Ok(Answer { decision: decision::decode(rest.bytes, policy)?, granted, denies_for })
 }
 
 impl Reply {

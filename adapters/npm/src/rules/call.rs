@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::gate::{Gate, Hold, Prepared, Request, Verdict};
+use tidegate_core::gate::{Gate, Prepared, Request, Verdict};
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use wasm_bindgen::prelude::*;
 
@@ -121,25 +121,18 @@ impl RulesCaller {
         })
     }
 
-    /// Settles a charge of a store to its actual cost, or to what was charged if `cost` is negative. `keys` are the name and the key
-    /// of each dimension of each charge, each before a line end, and `places` those of its store, its policy and how many keys it has.
-    pub fn settle(
-        &mut self,
-        token: String,
-        places: Vec<u32>,
-        keys: String,
-        cost: f64,
-        now: f64,
-    ) -> Result<String, JsValue> {
+    /// Settles what a verdict has as `hold` to its actual cost, or to what was charged if `cost` is negative.
+    pub fn settle(&mut self, hold: usize, cost: f64, now: f64) -> Result<String, JsValue> {
         let shared = Rc::clone(&self.shared);
         self.begin(async move {
-            let hold = hold(&shared, &token, &places, &keys).ok_or_else(|| failed("invalid", "not a charge".into()))?;
+            let held = shared.holds.borrow().get(hold).cloned();
+            let (hold, is_alone) = held.ok_or_else(|| failed("invalid", "not a charge".into()))?;
             let (gate, now) = (shared.gate()?, UnixMillis::new(whole(now)));
             let made = match known(cost) {
                 Some(cost) => gate.settle(&hold, cost, now).await,
                 None => gate.release(&hold, now).await,
             };
-            Ok(settled(&made?, &hold))
+            Ok(settled(&made?, is_alone.then(|| hold.policy())))
         })
     }
 
@@ -185,25 +178,5 @@ async fn decide(shared: &Shared, gate: &Gate<'_>, given: &Given, request: &Reque
 
 fn told(shared: &Shared, made: &Verdict, pending: Option<&tidegate_core::gate::Pending>, cost: u64) -> String {
     let events = shared.events.take();
-    verdict(made, pending, (&shared.policies, cost), &events)
-}
-
-/// What was charged.
-fn hold(shared: &Shared, token: &str, places: &[u32], keys: &str) -> Option<Hold> {
-    let mut rest = keys.split('\n');
-    let (mut names, mut found) = (Vec::new(), Vec::new());
-    for [store, policy, count] in places.as_chunks().0 {
-        let place = |number: u32| usize::try_from(number).ok();
-        let policy = shared.policies.get(place(*policy)?)?;
-        let mut keys: Vec<(&str, Key)> = Vec::new();
-        for _ in 0..*count {
-            keys.push((rest.next()?, Key::from_text(rest.next()?)?));
-        }
-        names.push((place(*store)?, policy, keys));
-    }
-    for (store, policy, keys) in &names {
-        let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
-        found.push((*store, std::sync::Arc::clone(policy), keys));
-    }
-    Hold::of_charges(token, found)
+    verdict(made, pending, (&shared.holds, cost), &events)
 }

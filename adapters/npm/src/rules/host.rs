@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tidegate_core::internal::numbers;
 use tidegate_core::lending::Terms;
 use tidegate_core::{
     Accuracy, Capabilities, Ceiling, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy,
@@ -14,6 +13,7 @@ use tidegate_core::{
 use super::policies::Policies;
 use super::told::text;
 use super::wire::{Met, Wire, unexpected};
+use crate::numbers;
 
 /// A store, which the host has.
 pub(super) struct Host {

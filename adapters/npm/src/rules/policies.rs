@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use tidegate_core::internal::PolicyParts;
 use tidegate_core::lending::Terms;
@@ -10,37 +9,27 @@ use tidegate_core::{Policy, Rule};
 
 /// The policies that were named so far, and the terms on which they are lent.
 #[derive(Default)]
-pub(super) struct Policies(RefCell<Vec<(Arc<Policy>, Option<Terms>)>>);
+pub(super) struct Policies(RefCell<Vec<(Policy, Option<Terms>)>>);
 
 impl Policies {
     /// Appends the place of a policy, a comma, and the policy if the host does not have it yet, or else null.
     pub(super) fn write_place(&self, out: &mut String, policy: &Policy, lease: Option<Terms>) {
         let mut known = self.0.borrow_mut();
-        match known.iter().position(|(known, terms)| *terms == lease && **known == *policy) {
+        match known.iter().position(|(known, terms)| *terms == lease && known == policy) {
             Some(place) => _ = write!(out, "{place},null"),
             None => {
                 let _ = write!(out, "{},", known.len());
                 write(out, policy, lease);
-                known.push((Arc::new(policy.clone()), lease));
+                known.push((policy.clone(), lease));
             }
         }
-    }
-
-    /// The same for a policy that the host has already, on whatever terms.
-    pub(super) fn write_known(&self, out: &mut String, policy: &Policy) {
-        let lease = self.0.borrow().iter().find(|(known, _)| **known == *policy).and_then(|(_, lease)| *lease);
-        self.write_place(out, policy, lease);
-    }
-
-    pub(super) fn get(&self, place: usize) -> Option<Arc<Policy>> {
-        self.0.borrow().get(place).map(|(policy, _)| Arc::clone(policy))
     }
 }
 
 /// Appends a policy as JSON: its name, whether it charges denials, the group's place or -1, whether it is placed by its key,
 /// for each quota the algorithm, the three parameters, the name, the dimension and the scope, and the slice and the lifetime of its
 /// loans or null. Nothing in them needs an escape.
-pub(super) fn write(out: &mut String, policy: &Policy, lease: Option<Terms>) {
+fn write(out: &mut String, policy: &Policy, lease: Option<Terms>) {
     let PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied } = PolicyParts::of(policy);
     let group = group.map_or_else(|| "-1".into(), |place| place.to_string());
     let _ = write!(out, r#"["{name}",{charge_denied},{group},{place_by_key},["#);

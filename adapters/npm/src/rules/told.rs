@@ -1,11 +1,10 @@
 //! Verdicts as the host gets them: JSON.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use tidegate_core::gate::{Hold, Pending, Reason, Verdict};
 use tidegate_core::{Decision, Error, Policy, Rejection, ResponseFields};
-
-use super::policies::Policies;
 
 /// Appends a JSON string.
 pub(super) fn text(out: &mut String, text: &str) {
@@ -24,11 +23,11 @@ pub(super) fn text(out: &mut String, text: &str) {
 }
 
 /// The verdict on a request: `outcome` as in events, or `unlimited`; `fields`; if it is refused, `status` and `body`; and what is
-/// known of `rule`, `decision`, `error` and `hold`. The events of this and other requests follow.
+/// known of `rule`, `decision`, `error` and `hold`, a place in `holds`. The events of this and other requests follow.
 pub(super) fn verdict(
     verdict: &Verdict,
     pending: Option<&Pending>,
-    (policies, cost): (&Policies, u64),
+    (holds, cost): (&RefCell<Vec<(Hold, bool)>>, u64),
     events: &str,
 ) -> String {
     let mut out = String::with_capacity(512);
@@ -80,8 +79,9 @@ pub(super) fn verdict(
         failure(&mut out, error);
     }
     if let Some(held) = hold.filter(|_| verdict.decision().is_some()) {
-        holding(&mut out, held, policies);
-        let _ = write!(out, r#","slots":{},"cost":{cost}"#, held.has_slots());
+        let mut holds = holds.borrow_mut();
+        let _ = write!(out, r#","hold":{},"slots":{},"cost":{cost}"#, holds.len(), held.has_slots());
+        holds.push((held.clone(), pending.is_some_and(Pending::is_alone)));
     }
     if !events.is_empty() {
         let _ = write!(out, r#","events":[{}]"#, events.strip_suffix(',').unwrap_or(events));
@@ -90,13 +90,12 @@ pub(super) fn verdict(
     out
 }
 
-/// The answer to a settlement.
-pub(super) fn settled(made: &Decision, hold: &Hold) -> String {
+/// The answer to a settlement, by this policy if by one.
+pub(super) fn settled(made: &Decision, policy: Option<&Policy>) -> String {
     let mut out = String::from(r#"{"outcome":"#);
     text(&mut out, made.status().name());
     out.push_str(r#","fields":{}"#);
-    let alone = hold.charges().count() == 1;
-    decision(&mut out, made, alone.then(|| hold.policy()));
+    decision(&mut out, made, policy);
     out.push('}');
     out
 }
@@ -121,20 +120,6 @@ fn decision(out: &mut String, made: &Decision, policy: Option<&Policy>) {
 fn failure(out: &mut String, error: &Error) {
     let _ = write!(out, r#","error":["{}","#, error.kind().name());
     text(out, &error.to_string());
-    out.push(']');
-}
-
-/// What is charged under the request's token, which the host keeps: for each store its place, that of the policy, and the keys.
-fn holding(out: &mut String, held: &Hold, policies: &Policies) {
-    out.push_str(r#","hold":["#);
-    for (place, (store, policy, keys)) in held.charges().enumerate() {
-        let _ = write!(out, r#"{}[{store},"#, if place == 0 { "" } else { "," });
-        policies.write_known(out, policy);
-        for (name, key) in keys {
-            let _ = write!(out, r#","{name}","{key}""#);
-        }
-        out.push(']');
-    }
     out.push(']');
 }
 

@@ -1,11 +1,8 @@
 //! Files in TOML.
 
-mod json;
-
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use self::json::toml_to_json;
 use crate::gate::json::{Node, Value, Wrong};
 
 /// Reads a text.
