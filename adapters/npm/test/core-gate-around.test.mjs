@@ -110,15 +110,11 @@ class Pair {
     const rules = chosen.map((limit) => ({ name: limit, path: `/${limit}`, limits: [limit], store: "main" }));
     this.reference.read("rules.json", JSON.stringify({ dimensions: ["tenant"], stores: around, limits, rules }));
     can.forEach((can, place) => this.reference.store(place, ...numbersOf(can)));
-    const loaded = JSON.parse(this.reference.load());
-    this.places = loaded.policies.map(([, place, policy]) => {
-      if (policy) this.known[place] = policy;
-      return place;
-    });
+    for (const [, place, policy] of JSON.parse(this.reference.load()).policies) if (policy) this.known[place] = policy;
     this.compose(around, chosen, can);
-    this.limits = chosen.map((name, nth) => {
+    this.limits = chosen.map((name) => {
       const policy = can[0].dimensions === "grouped" ? policyOf(name).placed : policyOf(name);
-      return { name, place: this.places[nth], policy, lease: leaseOf(name) };
+      return { name, policy, lease: leaseOf(name) };
     });
   }
 
@@ -135,12 +131,17 @@ class Pair {
     });
   }
 
-  /** Begins a check in both. */
-  check({ name, policy, lease }, { keys, cost, now, token }) {
+  callerWith(keys, token) {
     const caller = this.reference.caller();
     if (token !== undefined) caller.tell(5, token);
     caller.tell(3, keys[""]);
     if (keys.tenant) caller.key("tenant", keys.tenant);
+    return caller;
+  }
+
+  /** Begins a check in both. */
+  check({ name, policy, lease }, { keys, cost, now, token }) {
+    const caller = this.callerWith(keys, token);
     caller.numbers(-1, cost, false, false);
     const extra = policy.holdsSlots || token === undefined ? 0 : SETTLE_WITHIN_MS;
     const run = () => this.composed[0].layer.ask({ ...ask(CHECK, policy, now), keys, cost, token, extra, lease });
@@ -148,10 +149,10 @@ class Pair {
   }
 
   /** Begins a settlement in both. */
-  settle({ place, policy }, { keys, cost, now, token }) {
-    const caller = this.reference.caller();
-    const named = policy.dimensions.map(({ name }) => `${name}\n${keys[name]}`);
-    const begins = () => caller.settle(token, Uint32Array.from([0, place, named.length]), named.join("\n"), cost ?? -1, now);
+  settle({ name, policy }, { keys, cost, now, token }) {
+    const caller = this.callerWith(keys, token);
+    const hold = caller.hold("GET", `https://example.com/${name}`, "\0", now);
+    const begins = () => caller.settle(hold, cost ?? -1, now);
     return this.begin(caller, begins, () => this.composed[0].layer.ask({ ...ask(SETTLE, policy, now), keys, token, cost: cost ?? -1 }));
   }
 

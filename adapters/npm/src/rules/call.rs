@@ -121,6 +121,21 @@ impl RulesCaller {
         })
     }
 
+    /// What a request would be charged: a place, as a verdict has it as `hold`. `undefined` if it needs no store or has no token.
+    pub fn hold(&mut self, method: String, url: String, fields: &str, now: f64) -> Result<Option<usize>, JsValue> {
+        let mut given = mem::take(&mut self.next);
+        let fields = Fields::new(&self.shared.fields.borrow(), fields);
+        (given.method, given.url, given.fields, given.now) = (method, url, fields, whole(now));
+        let gate = self.shared.gate().map_err(thrown)?;
+        let named = given.keys();
+        let Prepared::Pending(pending) = gate.prepare(&given.request(&named)) else { return Ok(None) };
+        Ok(pending.hold().map(|held| {
+            let mut holds = self.shared.holds.borrow_mut();
+            holds.push((held, pending.is_alone()));
+            holds.len() - 1
+        }))
+    }
+
     /// Settles what a verdict has as `hold` to its actual cost, or to what was charged if `cost` is negative.
     pub fn settle(&mut self, hold: usize, cost: f64, now: f64) -> Result<String, JsValue> {
         let shared = Rc::clone(&self.shared);
