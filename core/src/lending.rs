@@ -28,13 +28,17 @@
 //!
 //! # Sizes
 //!
-//! The lender sees what a borrower's requests have cost in which time, and what is left. Far from the limit it lends what the
-//! borrower will probably spend until the window ends. Near the limit it lends a share of what is left, for about twice the time
-//! that it takes to spend it, and the last units not at all: they are spent one by one, where they are asked for. A key's
-//! first request gets no loan, and then loans double as they are spent: a few requests tell little of those to come.
+//! The borrower decides how much it asks for: what its requests will probably spend in a loan's longest life. It sees what they have
+//! cost in which time. A key's first request asks for nothing, and then loans double as they are spent: a few requests tell little of
+//! those to come.
 //!
-//! Of a large limit, nobody misses a small part. A borrower is lent its share of 1/4,096 of what is left at its first request, and
-//! does not return a loan of less than 1/64 of that, because the call would cost more than the units are worth.
+//! The lender only bounds that. It sees what is left and how many borrow. Far from the limit it lends what is wanted, for the longest
+//! life. Near the limit it lends a borrower's share of half of what is left, for about twice the time that it takes to spend it, and
+//! the last units not at all: they are spent one by one, where they are asked for. So borrowers of several versions, which ask for
+//! other amounts, share a store, and the ceiling depends on none of them.
+//!
+//! Of a large limit, nobody misses a small part. A borrower asks for 1/4,096 of what is left at its first request, and does not return
+//! a loan of less than 1/64 of that, because the call would cost more than the units are worth.
 //!
 //! # What can be lent
 //!
@@ -85,10 +89,16 @@ pub use lender::Lender;
 use alloc::format;
 
 pub use crate::limiter::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
-use crate::{Check, Error, ErrorKind, Policy, Rule};
+use crate::{Check, Error, ErrorKind, Millis, Policy, Rule};
 
 /// The most loans of one key at a time. Further borrowers get none.
 pub const LOANS_MAX: usize = 64;
+
+/// No loan is larger, so that a script computes with exact integers in doubles.
+const UNITS_MAX: u64 = 1 << 32;
+
+/// No borrower looks further back or ahead: it forgets half when it has asked for two lifetimes.
+const WITHIN_MAX: Millis = Millis::new(1 << 18);
 
 /// Whether loans of a policy can be granted; see the [module](self#what-can-be-lent).
 #[must_use]

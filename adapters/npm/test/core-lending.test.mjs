@@ -316,12 +316,11 @@ function questionOf(random, numbers, kind) {
     large: [2 ** 32 + random.from(-3, 2 ** 20), random.size(60_000)],
     last: [random.below(random.pick(3, 40, 400)), random.size(random.pick(2_000, 60_000))],
   };
-  const [spent, within] = ranges[kind];
-  const slice = random.pick(most, random.size(most), kind === "any" ? random.below(50) : random.size(2 ** 33));
+  const [wanted, within] = ranges[kind];
   const lifetime = random.pick(60_000, random.size(60_000), kind === "any" ? random.size(most) : 10_000, kind === "any" ? 0 : 5_000);
   const loan = place !== undefined && random.chance(0.9) ? numbers[place] : random.size(2 ** 53 - 1);
   const back = random.pick({ unspent: part(), kept: part() }, { unspent: 0, kept: units }, { unspent: random.below(units + 1), kept: 0 });
-  return { spent, within, slice, lifetime, back: random.chance(0.6) ? { loan, ...back } : undefined };
+  return { wanted, within, lifetime, back: random.chance(0.6) ? { loan, ...back } : undefined };
 }
 
 describe("the lender", async () => {
@@ -369,7 +368,7 @@ describe("the lender", async () => {
         chargedAt: Math.max(now - random.size(100_000), 0),
       };
       const { back, ...asked } = call.question;
-      const lends = () => [...Object.values(asked), ...(back ? [back.loan, back.unspent, back.kept] : [])];
+      const lends = () => [asked.wanted, asked.within, asked.wanted, asked.lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])];
       const more = call.action === LEND ? lends() : call.action === REFUND ? [call.chargedAt] : [];
       const before = row && { ...row };
       const length = bridge.write(callOf(policy, name, call.action, now, call.cost, more));
@@ -502,8 +501,8 @@ class Isolate {
 }
 
 /** A question, as a word of the script. */
-function wordOf({ spent, within, slice, lifetime, back }) {
-  return [spent, within, slice, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
+function wordOf({ wanted, within, lifetime, back }) {
+  return [wanted, within, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
 }
 
 /** The states of keys at a server, as text, and what lend.lua does with them. */
@@ -808,10 +807,11 @@ describe("the borrowers", async () => {
 
   test("forget half of what was spent after two lifetimes", () => {
     for (const last of [1_999, 2_000, 2_001, 2_002]) {
-      const isolate = new Isolate(bridge, policyOf(new Random(3), 2 ** 20), { slice: 50, lifetime: 1_000, deadline: 1 }, false);
-      const asked = [0, 600, 1_200, 1_800, last, last + 400, last + 401].map((at) => isolate.ask("sub:a", 1, START + at).asked.question.spent);
-      assert.deepEqual(asked.slice(0, 5), [0, 1, 2, 3, 4]);
-      assert.equal(asked[5], last < 2_000 ? 5 : 3);
+      const isolate = new Isolate(bridge, fixedOf(1_000), { slice: 50, lifetime: 1_000, deadline: 1 }, false);
+      const asked = [0, 600, 1_200, 1_800, last, last + 400, last + 401].map((at) => isolate.ask("sub:a", 1, START + at).asked.question.wanted);
+      // Two thirds of 0 to 4 units, and of 5 or 3.
+      assert.deepEqual(asked.slice(0, 5), [0, 1, 2, 2, 3]);
+      assert.equal(asked[5], last < 2_000 ? 4 : 2);
     }
   });
 
@@ -882,7 +882,7 @@ describe("the borrowers", async () => {
     const [pro, free] = [1_000, 10].map((amount) => fixedOf(amount).policy);
     const [states, lender, borrowers] = [unused(pro), new Lender(), new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000 })];
     const first = borrowers.decide("row", pro, 1, START, "pro").asked;
-    const answer = lender.decide(pro, states, START, 1, { ...first.question, spent: 100 });
+    const answer = lender.decide(pro, states, START, 1, { ...first.question, wanted: 50 });
     assert.ok(answer.granted.units > 1);
     assert.equal(borrowers.decide("row", free, 1, START, "free").kind, "plain");
     borrowers.answered("row", first.nth, answer);
@@ -912,7 +912,7 @@ describe("the borrowers", async () => {
     }
     assert.equal(borrowers.due(START + 1_999), undefined);
     const due = borrowers.due(START + 2_999);
-    const returned = { spent: 40, within: 2_999, slice: 0, lifetime: 60_000, back: { loan: 7, unspent: 9, kept: 0 } };
+    const returned = { wanted: 0, within: 0, lifetime: 60_000, back: { loan: 7, unspent: 9, kept: 0 } };
     assert.deepEqual([due.beside, due.asked.question], ["after", returned]);
     const other = due.key === "a" ? "b" : "a";
     assert.equal(borrowers.decide(other, after, 1, START + 2_999, "after").kind, "admit");

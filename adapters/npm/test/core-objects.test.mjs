@@ -11,11 +11,13 @@ import { MAX_INSTANT, MAX_UNITS } from "../modules/core/exact.js";
 import { anyRule } from "../modules/core/rules/make.js";
 import { Core } from "../modules/core.js";
 import { TidegateError } from "../modules/error.js";
+import { Policy } from "../modules/core/policy.js";
 import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Counter } from "../modules/stores/cloudflare/counter.js";
 import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
+import { readAnswer, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
 import { ask, seeded, started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
@@ -474,8 +476,8 @@ function loanOf(random, row = "") {
   const held = loans > 0 ? Number(leased.readBigUInt64LE(16 + 24 * random.below(loans))) : 7;
   const some = () => random.pick(0, 1, random.below(20), random.size(2 ** 53 - 1));
   return {
-    ...{ spent: random.pick(random.below(40), some()), within: random.pick(random.size(60_000), some()) },
-    ...{ slice: random.pick(random.size(50), some()), lifetime: random.pick(60_000, random.size(60_000), some()) },
+    ...{ wanted: random.pick(random.below(50), some()), within: random.pick(random.size(60_000), some()) },
+    lifetime: random.pick(60_000, random.size(60_000), some()),
     back: random.chance(0.6) ? { loan: random.chance(0.9) ? held : some(), unspent: some(), kept: some() } : undefined,
   };
 }
@@ -890,7 +892,7 @@ describe("Durable Objects", () => {
     const counted = optionsWith({ algorithm: LOG, amount: 9, span }, { algorithm: SLOTS, amount: 3, span }, byHand);
     const [lent, held] = [lendable, counted].map((options) => new OwnLimiter(options, readyWith({})));
     const about = (kind, more) => ({ ...ask(kind, START), key: "a", ...more });
-    const loan = { spent: 30, within: 1_000, slice: 20, lifetime: 60_000, back: undefined };
+    const loan = { wanted: 20, within: 1_000, lifetime: 60_000, back: undefined };
     const [token, other] = ["first", "second"].map((token) => ({ token, extra: 60_000 }));
     const questions = [
       ...[lent.lend(about(CHECK), loan), lent.lend(about(CHECK), loan), lent.ask(about(PEEK)), lent.ask(about(RESET))],
@@ -1041,7 +1043,7 @@ describe("Durable Objects", () => {
     assert.deepEqual(tried(() => broken.ask(ask(CHECK, START))), { kind: "refused", message });
 
     const question = { ...ask(CHECK, START), noted: {} };
-    const loan = { spent: 30, within: 1_000, slice: 4, lifetime: 60_000, back: undefined };
+    const loan = { wanted: 4, within: 1_000, lifetime: 60_000, back: undefined };
     const questions = [own.ask(ask(CHECK, START)), own.lend(ask(CHECK, START), loan)];
     const [answer, lent] = questions.map((asked) => ownCounter(new Storage()).answer(asked.split("?")[1], START));
     assert.ok(answer.startsWith("0400") && lent.startsWith("0401"));
@@ -1069,6 +1071,47 @@ describe("Durable Objects", () => {
     }
     assert.throws(() => own.read(question, "hello"), (thrown) => /unexpected answer "500 hello"; check that the bound class/.test(thrown[1]));
     assert.throws(() => own.read(question, 5), (thrown) => thrown[0] === "corrupt");
+  });
+
+  test("a Worker and an object of two releases understand each other", () => {
+    const { steps } = JSON.parse(readFileSync(new URL("../../cloudflare/tests/data/versions.json", import.meta.url), "utf8"));
+    const policy = new Policy(optionsWith({ algorithm: FIXED, amount: 100, span: 60_000 }), anyRule);
+    const [quotas, object, kinds] = [writtenQuotas(policy), ownCounter(new Storage()), { check: CHECK, lend: CHECK, peek: PEEK, refund: REFUND, settle: SETTLE, reset: RESET }];
+    let lent = 0;
+    for (const { by, kind, row, now, cost, token, extra = 0, question, granted, call, answer } of steps) {
+      const [spent, within, slice, lifetime, loan, unspent, kept] = question ?? [];
+      const wanted = Math.min(spent, slice);
+      const asked = question && { wanted, within, lifetime, back: loan === undefined ? undefined : { loan, unspent, kept } };
+      // A Worker of this version asks in words that the object before knows, and reads its answer.
+      const words = writtenCall({ policy }, { kind: kinds[kind], cost, now, token, extra }, asked, quotas, [row], { isTimeless: false, minTtlMs: 0 });
+      if (by !== "before") assert.equal(words, call);
+      const told = readAnswer(answer, policy);
+      assert.deepEqual(told.granted && Object.values(told.granted), granted);
+      // An object of this version answers the same to all but a question, whose loan it chooses.
+      const own = object.answer(call, now);
+      if (by === "both") {
+        assert.equal(own, answer, call);
+        continue;
+      }
+      const read = readAnswer(own, policy);
+      assert.equal(read.decision[0], told.decision[0], call);
+      assert.equal(Boolean(read.granted), Boolean(told.granted), call);
+      if (!read.granted) continue;
+      assert.ok(read.granted.units <= wanted && read.granted.lasts <= lifetime, call);
+      lent += 1;
+    }
+    assert.equal(lent, 5);
+  });
+
+  test("a call of another version of the protocol is a failure of the store", () => {
+    const own = new OwnLimiter(optionsWith({ algorithm: FIXED, amount: 5, span: 1_000 }), readyWith({}));
+    const question = ask(CHECK, START);
+    const call = own.ask(question).split("?")[1];
+    for (const version of ["03", "05"]) {
+      const answer = ownCounter(new Storage()).answer(version + call.slice(2), START);
+      assert.match(answer, /^500 unavailable: durable object: the call has another version of the protocol; deploy/);
+      assert.equal(tried(() => own.read(question, answer)).kind, "unavailable");
+    }
   });
 
   test("the class answers, wakes again, sweeps and ceases to exist", async () => {

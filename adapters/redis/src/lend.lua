@@ -3,12 +3,12 @@
 --
 -- KEYS     as in decide.lua. Loans follow a state as one more part, `ln1 <last> <borrowers> <number>:<units>:<until> ...;`: the number
 --          of the last loan, how many borrowers there are in sixteenths, and each loan, ordered by their ends
--- ARGV     nothing, or what a borrower asks: `<spent> <within> <slice> <lifetime>`, then of its last loan ` <number> <unspent> <kept>`;
+-- ARGV     nothing, or what a borrower asks: `<wanted> <within> <lifetime>`, then of its last loan ` <number> <unspent> <kept>`;
 --          then the arguments of decide.lua. Mode x removes the states; what is lent stays charged
 -- Answers  as decide.lua does, also before a state without loans. A question's answer ends with `>` and the next loan, if there is one
 local LIFETIME_MAX, LOANS_MAX, UNITS_MAX, NUMBERS_PER_MS, SIXTEENTHS = 60000, 64, 4294967296, 16, 16
--- The least life of a loan near the limit, the longest time that a borrower looks back, and the most units that are a few.
-local LIFE_MIN, WITHIN_MAX, FEW, UNMISSED = 1000, 262144, 32, 4096
+-- The least life of a loan near the limit, and the longest time that a borrower looks back or ahead.
+local LIFE_MIN, WITHIN_MAX = 1000, 262144
 local floor, max, min, sub = math.floor, math.max, math.min, string.sub
 
 local question = table.remove(ARGV, 1)
@@ -315,13 +315,13 @@ local function take_back(number, unspent, kept)
   end
 end
 
--- The least that is left of a quota, the end of the first window to end, and whether there is a bucket.
+-- The least that is left of a quota, and the end of the first window to end.
 local function standing(ends)
-  local left, pins = UNITS_MAX, false
+  local left = UNITS_MAX
   for _, part in ipairs(parts()) do
     local room
     if part.kind == 'tb' then
-      pins, room = true, floor(max(part.limit * part.unit - part.level, 0) / part.unit)
+      room = floor(max(part.limit * part.unit - part.level, 0) / part.unit)
     else
       ends = min(ends, part.at + part.unit)
       local weight = part.previous and part.previous - share(part.previous, max(now - part.at, 0), part.unit) or 0
@@ -329,39 +329,25 @@ local function standing(ends)
     end
     left = min(left, room)
   end
-  return left, ends, pins
+  return left, ends
 end
 
--- What is probably not spent of a loan, if it is spent evenly.
-local function unspent(loan)
-  local granted_at = floor(loan[1] / NUMBERS_PER_MS)
-  local left, life = max(loan[3] - now, 0), max(loan[3] - granted_at, 0)
-  return floor(min(loan[2], UNITS_MAX) * min(left, life) / max(life, 1))
-end
-
--- How many more units to lend, and for how long.
-local function amount(asked, kept, left, shared_by, others_unspent, longest, pins)
-  local spent, within = min(asked.spent, UNITS_MAX), min(max(asked.within, 1), WITHIN_MAX)
-  local expected = floor(spent * longest / within)
-  local spare = min(floor(left / (4 * shared_by)), floor(spent / 4))
-  local trusted = spent < FEW and ceil(2 * spent / 3) or 2 * spent
-  local likely = min(max(expected + 2 * floor(math.sqrt(expected)) + 2, spare), trusted)
-  likely = max(likely, floor(left / (UNMISSED * shared_by)))
-  likely = max(min(likely, asked.slice) - kept, 0)
-  local all, nobody_spent = (likely + kept) * shared_by, left + others_unspent + kept
-  if likely <= left and all <= floor(pins and nobody_spent / 2 or nobody_spent * 3 / 4) then
-    return likely, longest
+-- How many more units to lend, and for how long: what is wanted for the longest life, or a borrower's part of half of what is left for
+-- twice the time that it takes to spend it.
+local function amount(asked, kept, left, shared_by, longest)
+  local wanted, within = min(asked.wanted, UNITS_MAX), min(asked.within, WITHIN_MAX)
+  local more, most = max(wanted - kept, 0), floor(left / (2 * shared_by))
+  if more <= most then
+    return more, longest
   end
-  local units = min(likely, floor(left / (2 * shared_by)))
-  return units, min(max(LIFE_MIN, floor(2 * (units + kept) * within / max(spent, 1))), longest)
+  return most, min(max(LIFE_MIN, floor(2 * (most + kept) * within / wanted)), longest)
 end
 
 -- Lends what the question asks for. What the borrower keeps becomes a part of it.
 local function lend(asked, kept)
-  local others, others_unspent = 0, 0
+  local others = 0
   for _, loan in ipairs(loans) do
     others = others + (loan[3] > now and 1 or 0)
-    others_unspent = others_unspent + unspent(loan)
   end
   if others >= LOANS_MAX then
     return nil
@@ -369,10 +355,9 @@ local function lend(asked, kept)
   local before, here = borrowers, SIXTEENTHS * (others + 1)
   borrowers = max(here, before - ceil(max(before - here, 0) / (2 * SIXTEENTHS)))
   changed = changed or borrowers ~= before
-  local left, ends, pins = standing(min(now + min(asked.lifetime, LIFETIME_MAX), MAX_INSTANT))
+  local left, ends = standing(min(now + min(asked.lifetime, LIFETIME_MAX), MAX_INSTANT))
   local still = kept and min(kept[1], UNITS_MAX) or 0
-  local shared_by = ceil(borrowers / SIXTEENTHS)
-  local units, lasts = amount(asked, still, left, shared_by, others_unspent, max(ends - now, 0), pins)
+  local units, lasts = amount(asked, still, left, ceil(borrowers / SIXTEENTHS), max(ends - now, 0))
   ends = min(now + lasts, MAX_INSTANT)
   if units == 0 or ends <= now or sub(ask('c', now_text, units), 1, 1) ~= 'a' then
     return nil
@@ -382,8 +367,8 @@ end
 
 local asked, kept
 if question ~= '' then
-  local spent, within, slice, lifetime, rest = match(question, '^(%d+) (%d+) (%d+) (%d+)(.*)$')
-  asked = { spent = spent + 0, within = within + 0, slice = slice + 0, lifetime = lifetime + 0 }
+  local wanted, within, lifetime, rest = match(question, '^(%d+) (%d+) (%d+)(.*)$')
+  asked = { wanted = wanted + 0, within = within + 0, lifetime = lifetime + 0 }
   local number, given_back, still = match(rest, '^ (%d+) (%d+) (%d+)$')
   kept = number and take_back(number + 0, given_back + 0, still + 0)
 end

@@ -48,8 +48,8 @@ impl Script {
             (Self::General, true) => "0eda8b74dc30781c0ed77c7458d848c619ecf6a5",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
-            (Self::Lending, false) => "a0c7f3a2d9ce76f09f0da3c19d68b84d4e333d3c",
-            (Self::Lending, true) => "645016596c1ae0ea8d6ca72a1ee4936bea12b915",
+            (Self::Lending, false) => "30cf4a83420b2244eef8b0ade411fbc3c07669c2",
+            (Self::Lending, true) => "dad41952579e7eac212f68a75e441a87150d6116",
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What a borrower knows of one key.
 
-use super::amount::is_unmissed;
+use super::amount::{is_unmissed, wanted};
 use super::steady::JITTER;
 use super::{Answer, Question, Returned, Terms};
-use crate::{Check, Decision, Millis, Policy, Rule, UnixMillis};
+use crate::{Check, Decision, Millis, Policy, Quota, Rule, UnixMillis};
 
 /// What a borrower knows of one key: its loan, its last denial, and how much is requested.
 ///
@@ -30,6 +30,8 @@ pub struct Borrower {
     loan: Option<Loan>,
     /// The units of the last loan.
     lent: u64,
+    /// What was left when the last answer was given, or the limit if there was none.
+    left: u64,
     denial: Option<Denial>,
     demand: Demand,
 }
@@ -139,6 +141,7 @@ impl Borrower {
             back: None,
             loan: None,
             lent: 0,
+            left: 0,
             denial: None,
             demand,
         };
@@ -153,7 +156,9 @@ impl Borrower {
 
     fn change(&mut self, check: &Check<'_>) {
         self.policy = fingerprint(check.policy);
-        self.drains = check.policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
+        let rules = || check.policy.quotas().iter().map(Quota::rule);
+        self.drains = rules().any(|rule| matches!(rule, Rule::TokenBucket(_)));
+        self.left = rules().map(Rule::limit).min().unwrap_or_default();
         self.end();
     }
 
@@ -250,8 +255,8 @@ impl Borrower {
     }
 
     fn asked(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
-        let (spent, within) = (self.demand.spent, now.since(self.demand.since));
-        let question = Question { spent, within, slice: terms.slice, lifetime: terms.lifetime, back: self.back };
+        let (wanted, within) = wanted(self.demand.spent, now.since(self.demand.since), self.left, terms);
+        let question = Question { wanted, within, lifetime: terms.lifetime, back: self.back };
         self.demand.ask(terms, now);
         (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
         (self.asked_cost, self.asked_policy) = (cost, self.policy);
@@ -270,22 +275,20 @@ impl Borrower {
         let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));
         let used_at = self.loan.map_or(from, |loan| loan.used_at.max(from));
         self.back = None;
+        let quotas = answer.decision.quotas();
+        let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max();
+        self.left = quotas.iter().filter_map(|quota| quota.remaining()).min().unwrap_or_default();
         self.lent = answer.granted.map_or(0, |granted| granted.units);
-        self.loan = answer.granted.map(|granted| {
-            let quotas = answer.decision.quotas();
-            let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max();
-            let left = quotas.iter().filter_map(|quota| quota.remaining()).min();
-            Loan {
-                number: granted.loan,
-                units: granted.units,
-                left: granted.units.saturating_sub(spent),
-                reserved: 0,
-                kept: 0,
-                until: from + Millis::new(granted.lasts.get().saturating_sub(JITTER.get())),
-                used_at,
-                is_missed: !is_unmissed(granted.units, left.unwrap_or_default()),
-                returns: self.drains || unused.is_none_or(|unused| granted.lasts < unused),
-            }
+        self.loan = answer.granted.map(|granted| Loan {
+            number: granted.loan,
+            units: granted.units,
+            left: granted.units.saturating_sub(spent),
+            reserved: 0,
+            kept: 0,
+            until: from + Millis::new(granted.lasts.get().saturating_sub(JITTER.get())),
+            used_at,
+            is_missed: !is_unmissed(granted.units, self.left),
+            returns: self.drains || unused.is_none_or(|unused| granted.lasts < unused),
         });
         let denied = answer.decision.retry_after().filter(|_| self.keeps_denial && answer.denies_for > Millis::ZERO);
         self.denial = denied.map(|wait| Denial {

@@ -6,8 +6,7 @@ mod settle;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::amount::{Demand, UNITS_MAX, amount};
-use super::{Answer, Granted, LIFETIME_MAX, LOANS_MAX, Question, Returned, can_lend};
+use super::{Answer, Granted, LIFETIME_MAX, LOANS_MAX, Question, Returned, UNITS_MAX, WITHIN_MAX, can_lend};
 use crate::algorithm::{Algorithm as _, Step};
 use crate::{Decision, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
@@ -35,6 +34,9 @@ struct Loan {
 const NUMBERS_PER_MS: u64 = 16;
 
 const SIXTEENTHS: u64 = 16;
+
+/// The least life of a loan near the limit: a borrower far away needs some tenths of a second to hear of it.
+const LIFE_MIN: Millis = Millis::from_secs(1);
 
 impl Lender {
     /// Whether nothing was ever lent. Such a row needs no lender.
@@ -76,7 +78,7 @@ impl Lender {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for a loan that is not charged to what is left, that outlives a window, the lifetime of the question or
-    /// [`LIFETIME_MAX`], that is larger than the slice, or whose number may have been used.
+    /// [`LIFETIME_MAX`], that is larger than what is wanted, or whose number may have been used.
     pub fn accept(
         &mut self,
         policy: &Policy,
@@ -94,7 +96,7 @@ impl Lender {
         let new_until = if decision.is_allowed() { end(policy, state, now + lifetime(question)) } else { now };
         let (until, more) = (now + lasts, units.saturating_sub(kept));
         let is_safe = loan > self.last
-            && (1..=kept.max(question.slice)).contains(&units)
+            && (1..=kept.max(question.wanted)).contains(&units)
             && until > now
             && until <= new_until.max(kept_until)
             && (more == 0 || decision.is_allowed() && policy.decide(state, now, more).is_allowed());
@@ -202,17 +204,9 @@ impl Lender {
         }
         let here = SIXTEENTHS * (others as u64 + 1);
         self.borrowers = here.max(self.borrowers - self.borrowers.saturating_sub(here).div_ceil(2 * SIXTEENTHS));
-        let end = end(policy, state, now + lifetime(question));
-        let pins = policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::TokenBucket(_)));
-        let (units, life) = amount(&Demand {
-            question,
-            kept: kept.map_or(0, |kept| kept.units.min(UNITS_MAX)),
-            left: left(policy, state, now).min(UNITS_MAX),
-            borrowers: self.borrowers.div_ceil(SIXTEENTHS),
-            unspent: self.loans.iter().map(|loan| loan.unspent(now)).sum(),
-            longest: end.since(now),
-            pins,
-        });
+        let longest = end(policy, state, now + lifetime(question)).since(now);
+        let (still, left) = (kept.map_or(0, |kept| kept.units.min(UNITS_MAX)), left(policy, state, now).min(UNITS_MAX));
+        let (units, life) = share(question, still, left, self.borrowers.div_ceil(SIXTEENTHS), longest);
         let until = now + life;
         if units == 0 || until <= now || !policy.decide(state, now, units).is_allowed() {
             return None;
@@ -249,13 +243,16 @@ impl Lender {
     }
 }
 
-impl Loan {
-    /// What is probably not spent of it, if it is spent evenly.
-    fn unspent(&self, now: UnixMillis) -> u64 {
-        let granted_at = UnixMillis::new(self.number / NUMBERS_PER_MS);
-        let (left, life) = (self.until.since(now).get(), self.until.since(granted_at).get());
-        self.units.min(UNITS_MAX) * left.min(life) / life.max(1)
+/// How many more units to lend, and for how long: what is wanted for the longest life, or a borrower's part of half of what is left for
+/// twice the time that it takes to spend it.
+fn share(question: &Question, kept: u64, left: u64, borrowers: u64, longest: Millis) -> (u64, Millis) {
+    let (wanted, within) = (question.wanted.min(UNITS_MAX), question.within.min(WITHIN_MAX).get());
+    let (more, most) = (wanted.saturating_sub(kept), left / (2 * borrowers));
+    if more <= most {
+        return (more, longest);
     }
+    let spent_within = Millis::new(2 * (most + kept) * within / wanted);
+    (most, LIFE_MIN.max(spent_within).min(longest))
 }
 
 /// The requests of cost 1 that fit.
@@ -288,4 +285,48 @@ fn latest(state: &PolicyState) -> UnixMillis {
         _ => UnixMillis::new(0),
     });
     instants.fold(UnixMillis::new(0), UnixMillis::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Question, share};
+    use crate::Millis;
+
+    const MINUTE: Millis = Millis::from_secs(60);
+
+    /// What one of so many borrowers is lent that wants 128 units in 20 seconds.
+    fn lent(kept: u64, left: u64, borrowers: u64, longest: Millis) -> (u64, u64) {
+        let question = Question { wanted: 128, within: Millis::from_secs(20), ..Question::default() };
+        let (units, life) = share(&question, kept, left, borrowers, longest);
+        (units, life.get())
+    }
+
+    #[test]
+    fn far_from_the_limit_what_is_wanted_is_lent_for_the_longest_life() {
+        assert_eq!(lent(0, 256, 1, MINUTE), (128, 60_000));
+        assert_eq!(lent(0, 768, 3, Millis::new(700)), (128, 700));
+        // What is kept is a part of it.
+        assert_eq!(lent(28, 200, 1, MINUTE), (100, 60_000));
+        assert_eq!(lent(500, 0, 1, MINUTE), (0, 60_000));
+    }
+
+    #[test]
+    fn near_the_limit_loans_are_smaller_and_shorter() {
+        // Half of what is left, for twice as long as it is spent in.
+        assert_eq!(lent(0, 255, 1, MINUTE), (127, 39_687));
+        assert_eq!(lent(0, 100, 1, MINUTE), (50, 15_625));
+        assert_eq!(lent(0, 100, 2, MINUTE), (25, 7_812));
+        assert_eq!(lent(10, 100, 1, MINUTE), (50, 18_750));
+        assert_eq!(lent(0, 100, 1, Millis::new(9_000)), (50, 9_000));
+        // A second at least, and the last units not at all.
+        assert_eq!(lent(0, 2, 1, MINUTE), (1, 1_000));
+        assert_eq!(lent(0, 1, 1, MINUTE), (0, 1_000));
+    }
+
+    #[test]
+    fn no_number_overflows() {
+        let all = Question { wanted: u64::MAX, within: Millis::new(u64::MAX), ..Question::default() };
+        assert_eq!(share(&all, 0, 1 << 32, 1, MINUTE), (1 << 31, MINUTE));
+        assert_eq!(share(&all, 1 << 31, 1 << 32, 1, MINUTE), (1 << 31, MINUTE));
+    }
 }

@@ -54,12 +54,10 @@ impl fmt::Display for Terms {
 /// What a borrower asks along with a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// What the borrower's requests have cost, whether admitted or not.
-    pub spent: u64,
-    /// In which time.
+    /// The most units that the borrower wants to hold, with those that it keeps.
+    pub wanted: u64,
+    /// The time in which it expects to spend them.
     pub within: Millis,
-    /// The most units that the borrower may hold.
-    pub slice: u64,
     /// The longest life of a loan or a denial.
     pub lifetime: Millis,
     /// What becomes of the borrower's last loan.

@@ -11,7 +11,7 @@
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
 //! | for a block: its length, 0 to end one | 8 |
-//! | for a question of a borrower: what it spent, in which time, the slice, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
+//! | for a question of a borrower: what it wants, in which time, the same again, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
 //!
 //! | answer | bytes |
 //! |-|-|
@@ -21,6 +21,10 @@
 //! | the decision, as `decision.rs` writes it | the rest |
 //!
 //! An error is a status of 400 or 500 and the text `kind: message`, with the kind's [`ErrorKind::name`].
+//!
+//! In earlier releases, a borrower told what it had spent, and then its slice: an object takes the smaller one as what it wants. An object
+//! of such a release lends a borrower that has spent as much as it wants, and may hold no more, at most that. So releases of one version of
+//! the protocol understand each other, whichever is deployed first. `tests/data/versions.json` has calls and answers of an earlier one.
 //!
 //! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
 //!
@@ -99,7 +103,7 @@ pub(crate) struct Once {
 /// An object's response: an HTTP status and a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// 200, 400 for a call that cannot be answered, such as one of another version, or 500.
+    /// 200, 400 for a call that cannot be answered, or 500, also for one of another version.
     pub status: u16,
     /// The answer, or the error's text.
     pub body: Vec<u8>,
@@ -141,8 +145,8 @@ impl<'a> Call<'a> {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
             Action::Block { span } => put(&mut out, [span.get()]),
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
-            Action::Lend(Question { spent, within, slice, lifetime, back }) => {
-                put(&mut out, [spent, within.get(), slice, lifetime.get()]);
+            Action::Lend(Question { wanted, within, lifetime, back }) => {
+                put(&mut out, [wanted, within.get(), wanted, lifetime.get()]);
                 if let Some(Returned { loan, unspent, kept }) = back {
                     put(&mut out, [loan, unspent, kept]);
                 }
@@ -153,14 +157,14 @@ impl<'a> Call<'a> {
     }
 
     /// # Errors
-    /// [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
+    /// [`ErrorKind::Unavailable`] for another version, and [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
     pub(crate) fn decode(bytes: &'a [u8], known: &'a mut Known) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
         if version != VERSION {
-            return Err(
-                rest.error("the call has another version of the protocol; deploy the Worker and its objects together")
-            );
+            // A deployment may take minutes to reach an object. Until then it is as good as down.
+            let what = "durable object: the call has another version of the protocol; deploy the Worker and its objects together";
+            return Err(Error::new(ErrorKind::Unavailable, what));
         }
         let [flags] = rest.take()?;
         if flags & !(CHARGE_DENIED | OBJECT_CLOCK | TOKEN) != 0 {
@@ -310,11 +314,12 @@ fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
 
 fn question(rest: &mut Reader<'_>) -> Result<Question, Error> {
     let (spent, within, slice, lifetime) = (rest.u64()?, rest.millis()?, rest.u64()?, rest.millis()?);
+    let wanted = spent.min(slice);
     let back = match rest.bytes {
         [] => None,
         _ => Some(Returned { loan: rest.u64()?, unspent: rest.u64()?, kept: rest.u64()? }),
     };
-    Ok(Question { spent, within, slice, lifetime, back })
+    Ok(Question { wanted, within, lifetime, back })
 }
 
 #[cfg(test)]

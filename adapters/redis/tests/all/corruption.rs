@@ -244,7 +244,7 @@ async fn foreign_loans_are_corrupt_and_left_unchanged() {
         text
     });
     let check = Check::new(&policy, &key, NOW);
-    let question = Question { spent: 9, slice: 9, lifetime: second, ..Question::default() };
+    let question = Question { wanted: 9, lifetime: second, ..Question::default() };
     for stored in garbled.chain(replaced) {
         redis::cmd("SET").arg(name).arg(&stored).exec(&mut connection).unwrap();
         let refund = Refund::new(&policy, &key, 1, NOW, NOW);

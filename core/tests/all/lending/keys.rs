@@ -173,22 +173,27 @@ fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
 }
 
 #[test]
-fn a_question_tells_what_was_spent_and_forgets_half_after_two_lifetimes() {
+fn a_borrower_wants_what_it_has_spent_and_forgets_half_after_two_lifetimes() {
     let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    keys.policy = of(Quota::fixed_window(1_000, MINUTE).unwrap());
     let mut told = Vec::new();
     for _ in 0..32 {
         let asked = keys.asks("key");
-        told.push((asked.question.spent, asked.question.within.get() / 1_000));
+        told.push((asked.question.wanted, asked.question.within.get()));
         keys.borrowers.answered("key", asked.nth, None);
         keys.now += 1_000;
     }
-    let grow = |from, to| (from..=to).map(|nth: u64| (nth, nth));
+    // Two thirds of what was spent, for 20 units are few. One is spent in a second.
+    let wanted = |spent: u64| (2 * spent).div_ceil(3);
+    let grow = |from, to| (from..=to).map(|nth: u64| (wanted(nth), 1_000 * wanted(nth)));
     assert_eq!(told, grow(0, 20).chain(grow(11, 20)).chain(grow(11, 11)).collect::<Vec<_>>());
     // A pause of a lifetime begins anew, and one that is shorter does not.
-    for (pause, expected) in [(9_999, (12, 20)), (10_000, (0, 0)), (1_000, (1, 1)), (10_000, (0, 0)), (9_999, (1, 9))] {
+    for (pause, expected) in
+        [(9_999, (8, 13_999)), (10_000, (0, 0)), (1_000, (1, 1_000)), (10_000, (0, 0)), (9_999, (1, 9_999))]
+    {
         keys.now += pause - 1_000;
         let asked = keys.asks("key");
-        assert_eq!((asked.question.spent, asked.question.within.get() / 1_000), expected, "{pause}");
+        assert_eq!((asked.question.wanted, asked.question.within.get()), expected, "{pause}");
         keys.borrowers.answered("key", asked.nth, None);
         keys.now += 1_000;
     }
@@ -234,7 +239,7 @@ fn a_loan_is_returned_once_it_is_idle() {
     let other = keys.asks("other");
     keys.now += 1_000;
     let (key, due) = keys.due().unwrap();
-    assert_eq!((key.as_str(), due.question.slice), ("key", 0));
+    assert_eq!((key.as_str(), due.question.wanted), ("key", 0));
     assert_eq!(due.question.back, Some(Returned { loan: asked.nth, unspent: 36, kept: 0 }));
     // Each question has a number of its own.
     assert!(due.nth > other.nth);
@@ -310,7 +315,7 @@ fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
     let bucket = of(Quota::token_bucket(10, 1, Millis::new(1)).unwrap());
     let (mut lender, mut state) = (Lender::default(), bucket.initial_state());
     let start = UnixMillis::new(1_800_000_000_000);
-    let question = Question { spent: 1_000, within: SECOND, slice: 1_000, lifetime: MINUTE, back: None };
+    let question = Question { wanted: 1_000, within: SECOND, lifetime: MINUTE, back: None };
     let mut lent = 0;
     for _ in 0..10 {
         let answer = lender.decide(&bucket, &mut state, start, 0, &question);
@@ -327,7 +332,7 @@ fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
     let ended = start + ends;
     lender.settle(&bucket, &mut state, ended);
     let _ = bucket.decide(&mut state, ended, 10);
-    let denied = lender.decide(&bucket, &mut state, ended, 10, &Question { slice: 0, ..question });
+    let denied = lender.decide(&bucket, &mut state, ended, 10, &Question { wanted: 0, ..question });
     let wait = denied.decision.retry_after().unwrap();
     assert!(wait > Millis::ZERO);
     assert_eq!(denied.denies_for, wait);

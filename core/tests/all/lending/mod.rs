@@ -88,7 +88,7 @@ fn what_is_lent_by_one_policy_is_not_spent_by_another() {
     let (mut lender, mut state) = (Lender::default(), pro.initial_state());
     let mut borrowers = Borrowers::new(Terms::new(50, MINUTE));
     let Verdict::Ask(first) = borrowers.decide("row", &Check::new(&pro, &key, now), || ()) else { panic!() };
-    let answer = lender.decide(&pro, &mut state, now, 1, &Question { spent: 100, ..first.question });
+    let answer = lender.decide(&pro, &mut state, now, 1, &Question { wanted: 50, ..first.question });
     let granted = answer.granted.unwrap();
     assert!(granted.units > 1, "{granted:?}");
     assert_eq!(borrowers.decide("row", &Check::new(&free, &key, now), || ()), Verdict::AskPlainly);

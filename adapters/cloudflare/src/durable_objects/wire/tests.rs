@@ -6,7 +6,7 @@ use tidegate_core::lending::{Answer, Granted, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
 use super::{Action, Call, Known, Once, Reply, VERSION, decode};
-use crate::durable_objects::bytes::put;
+use crate::durable_objects::bytes::{put, to_hex};
 use crate::durable_objects::counter::Counter;
 use crate::durable_objects::rows::{Page, Row, Rows};
 use crate::durable_objects::token::{First, Token};
@@ -65,7 +65,7 @@ fn granted() -> impl Strategy<Value = Granted> {
 fn action() -> impl Strategy<Value = Action> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
     let back = numbers.prop_map(|(loan, unspent, kept)| Returned { loan, unspent, kept });
-    let numbers = [(); 4].map(|()| any::<u64>());
+    let numbers = [(); 3].map(|()| any::<u64>());
     prop_oneof![
         Just(Action::Check),
         Just(Action::Peek),
@@ -74,8 +74,8 @@ fn action() -> impl Strategy<Value = Action> {
         any::<u64>().prop_map(|span| Action::Block { span: Millis::new(span) }),
         any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
         any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
-        (numbers, prop::option::of(back)).prop_map(|([spent, within, slice, lifetime], back)| {
-            Action::Lend(Question { spent, within: Millis::new(within), slice, lifetime: Millis::new(lifetime), back })
+        (numbers, prop::option::of(back)).prop_map(|([wanted, within, lifetime], back)| {
+            Action::Lend(Question { wanted, within: Millis::new(within), lifetime: Millis::new(lifetime), back })
         }),
     ]
 }
@@ -201,7 +201,8 @@ proptest! {
     #[test]
     fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant(), policy in policy(1..=8)) {
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
-        prop_assert!([200, 400].contains(&reply.status));
+        let right = if bytes.len() >= 2 && bytes[0] != VERSION { [500, 500] } else { [200, 400] };
+        prop_assert!(right.contains(&reply.status));
         let _ = decode(&bytes, &policy);
     }
 
@@ -217,7 +218,8 @@ proptest! {
             bytes[place] = byte;
         }
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
-        prop_assert!([200, 400].contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
+        let right = if bytes[0] == VERSION { [200, 400] } else { [500, 500] };
+        prop_assert!(right.contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
     /// Calls for one key may contradict each other, and may return leases that were never granted. The stored state
@@ -348,6 +350,87 @@ fn an_answer_of_another_version_or_with_unknown_parts_is_not_an_answer() {
     }
     for text in ["", "0", "0g"] {
         assert_eq!(Reply::from_text(text).status, 500, "{text}");
+    }
+}
+
+/// A step of `versions.json`, and the call as this version writes it.
+fn recorded<'a>(step: &'a serde_json::Value, policy: &'a Policy) -> Call<'a> {
+    let number = |name: &str| step[name].as_u64().unwrap_or_default();
+    let now = UnixMillis::new(number("now"));
+    let mut call = Call { now: Some(now), ..check(policy, vec![step["row"].as_str().expect("a text")]) };
+    call.cost = number("cost");
+    let token = step["token"].as_str().map(Token::of);
+    call.action = match step["kind"].as_str().expect("a text") {
+        "check" => Action::Check,
+        "peek" => Action::Peek,
+        "refund" => Action::Refund { charged_at: UnixMillis::new(number("extra")) },
+        "settle" => Action::Settle { token: token.expect("a token") },
+        "reset" => {
+            call.now = Some(UnixMillis::new(0));
+            Action::Delete
+        }
+        "lend" => {
+            let numbers: Vec<_> =
+                step["question"].as_array().expect("numbers").iter().flat_map(|one| one.as_u64()).collect();
+            let (asked, back) = numbers.split_at(4);
+            let back = back.first().map(|loan| Returned { loan: *loan, unspent: back[1], kept: back[2] });
+            let wanted = asked[0].min(asked[2]);
+            Action::Lend(Question { wanted, within: Millis::new(asked[1]), lifetime: Millis::new(asked[3]), back })
+        }
+        other => panic!("{other}"),
+    };
+    if let (Action::Check, Some(token)) = (call.action, token) {
+        call.once = Some(Once { token, ttl: Millis::new(number("extra")) });
+    }
+    call
+}
+
+/// An object of this version and a Worker of the version before, and the other way round, as one is deployed before the other.
+#[test]
+fn a_worker_and_an_object_of_two_releases_understand_each_other() {
+    let policy =
+        Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).expect("within range")]).expect("one");
+    let table: serde_json::Value =
+        serde_json::from_str(include_str!("../../../tests/data/versions.json")).expect("a table");
+    let mut object = Counter::new(Kept::default(), None);
+    let mut lent = 0;
+    for step in table["steps"].as_array().expect("steps") {
+        let text = |name: &str| step[name].as_str().expect("a text");
+        let (call, now) = (recorded(step, &policy), UnixMillis::new(step["now"].as_u64().expect("a number")));
+        // A Worker of this version asks in words that the object before knows, and reads its answer.
+        if text("by") != "before" {
+            assert_eq!(to_hex(&call.encode()), text("call"), "{step}");
+        }
+        let told = Reply::from_text(text("answer")).answer(&policy).expect("an answer");
+        let granted = told.granted.map(|granted| serde_json::json!([granted.loan, granted.units, granted.lasts.get()]));
+        assert_eq!(granted.as_ref(), step.get("granted"), "{step}");
+        // An object of this version answers the same to all but a question, whose loan it chooses.
+        let answer = object.answer_text(text("call"), now);
+        if text("by") == "both" {
+            assert_eq!(answer, text("answer"), "{step}");
+            continue;
+        }
+        let answer = Reply::from_text(&answer).answer(&policy).expect("an answer");
+        assert_eq!(answer.decision.is_allowed(), told.decision.is_allowed(), "{step}");
+        assert_eq!(answer.granted.is_some(), told.granted.is_some(), "{step}");
+        if let (Some(granted), Action::Lend(question)) = (answer.granted, call.action) {
+            assert!(granted.units <= question.wanted && granted.lasts <= question.lifetime, "{step}: {granted:?}");
+            lent += 1;
+        }
+    }
+    assert_eq!(lent, 5);
+}
+
+/// The fail mode decides until both are of one version.
+#[test]
+fn a_call_of_another_version_of_the_protocol_is_a_failure_of_the_store() {
+    let policy = window();
+    let mut call = check(&policy, vec!["tg1:a"]).encode();
+    for version in [VERSION - 1, VERSION + 1] {
+        call[0] = version;
+        let reply = Counter::new(Kept::default(), None).answer(&call, UnixMillis::new(1));
+        let error = reply.answer(&policy).expect_err("no answer");
+        assert!(error.kind().is_store_failure() && error.to_string().contains("another version"), "{error:?}");
     }
 }
 

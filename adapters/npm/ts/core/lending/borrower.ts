@@ -3,8 +3,8 @@ import type { Decision } from "../decide.js";
 import { later, since } from "../exact.js";
 import type { Policy } from "../policy.js";
 import { TokenBucket } from "../rules/buckets.js";
-import { isUnmissed, type LoanQuestion, type Returned } from "./amount.js";
-import { canLend, type LoanAnswer } from "./lender.js";
+import { isUnmissed, wantedOf } from "./amount.js";
+import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./lender.js";
 
 /** How far readings of one clock may come in the wrong order. The borrower's clock may lag by this, so whatever ends by it ends earlier. */
 export const JITTER = 20;
@@ -92,6 +92,8 @@ export class Borrower {
   #loan: Loan | undefined;
   /** The units of the last loan. */
   #lent = 0;
+  /** What was left when the last answer was given, or the limit if there was none. */
+  #left = 0;
   #denial: Denial | undefined;
   /** When the requests began that are counted, and the last of them. */
   #since: number;
@@ -177,7 +179,7 @@ export class Borrower {
     const { decision, granted, deniesFor } = answer;
     const [from, last, wait] = [this.#askedAt, this.#loan, decision[WAIT]!];
     this.#back = undefined;
-    this.#lent = granted?.units ?? 0;
+    [this.#left, this.#lent] = [remainingOf(decision), granted?.units ?? 0];
     this.#loan = granted && {
       number: granted.loan,
       units: granted.units,
@@ -185,7 +187,7 @@ export class Borrower {
       kept: 0,
       until: later(from, since(granted.lasts, JITTER)),
       usedAt: Math.max(last?.usedAt ?? 0, from),
-      isMissed: !isUnmissed(granted.units, remainingOf(decision)),
+      isMissed: !isUnmissed(granted.units, this.#left),
       returns: this.#drains || outlives(decision, granted.lasts),
     };
     this.#denial =
@@ -220,6 +222,7 @@ export class Borrower {
   /** Takes another policy. Returns its identity. */
   #change(policy: Policy): string {
     this.#drains = policy.quotas.some(({ rule }) => rule instanceof TokenBucket);
+    this.#left = Math.min(...policy.quotas.map(({ rule }) => rule.limit));
     this.#end();
     return identity(policy);
   }
@@ -238,12 +241,13 @@ export class Borrower {
   }
 
   #asked(cost: number, { slice, lifetime }: Terms, now: number, nth: number): Asked {
-    const within = since(now, this.#since);
-    const question = { spent: this.#spent, within, slice, lifetime, back: this.#back };
+    const past = since(now, this.#since);
+    const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
+    const question = { wanted, within, lifetime, back: this.#back };
     // What is long ago counts less and less.
     this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
     this.#meanwhile = 0;
-    const half = Math.floor(within / 2);
+    const half = Math.floor(past / 2);
     if (half >= lifetime) [this.#spent, this.#since] = [Math.floor(this.#spent / 2), this.#since + half];
     [this.#nth, this.#waits, this.#askedAt, this.#keepsDenial] = [nth, true, now, true];
     [this.#askedCost, this.#askedPolicy] = [cost, this.#policy];

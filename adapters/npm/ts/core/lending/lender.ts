@@ -3,9 +3,6 @@ import { copied, decide, type Decision, peek, refund } from "../decide.js";
 import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../exact.js";
 import type { Policy } from "../policy.js";
 import type { BucketState, Rule, State } from "../rules/rule.js";
-import { amount, LIFETIME_MAX, LOANS_MAX, type LoanQuestion, type Returned, UNITS_MAX } from "./amount.js";
-
-export type { LoanQuestion } from "./amount.js";
 
 // The lender of `tidegate-core`, on doubles. It is held to it by `test/core-lending.test.mjs`.
 
@@ -14,8 +11,45 @@ const NUMBERS_PER_MS = 16;
 
 const SIXTEENTHS = 16;
 
+/** The longest life of a loan. */
+export const LIFETIME_MAX = 60_000;
+
+/** The least life of a loan near the limit: a borrower far away needs some tenths of a second to hear of it. */
+const LIFE_MIN = 1_000;
+
+/** The most loans of one key at a time. Further borrowers get none. */
+export const LOANS_MAX = 64;
+
+/** No loan is larger. So all products here are below 2^53, and exact. */
+export const UNITS_MAX = 2 ** 32;
+
+/** No borrower looks further back or ahead: it forgets half when it has asked for two lifetimes. */
+export const WITHIN_MAX = 2 ** 18;
+
 /** The codes of the rules that can be lent. */
 const LENDABLE = ["fw", "sw", "tb"];
+
+/** What a borrower asks along with a check. */
+export interface LoanQuestion {
+  /** The most units that the borrower wants to hold, with those that it keeps. */
+  wanted: number;
+  /** The time in which it expects to spend them. */
+  within: number;
+  /** The longest life of a loan or a denial. */
+  lifetime: number;
+  /** What becomes of the borrower's last loan. */
+  back: Returned | undefined;
+}
+
+/** What becomes of a loan. The part that is neither given back nor kept was spent. */
+export interface Returned {
+  /** The number of the loan. */
+  loan: number;
+  /** Given back: the borrower will not spend it. */
+  unspent: number;
+  /** Kept: the borrower still spends it, and it becomes part of the next loan. */
+  kept: number;
+}
 
 /** A part of a quota that the borrower may spend. */
 export interface Granted {
@@ -122,7 +156,7 @@ export class Lender {
   /**
    * What a lender elsewhere has answered, which had this state and these loans, and has granted `loan`. How much it lends is its own affair,
    * so that two versions of the package can share a store. Throws only for what would break the limit: a loan that is not charged to what
-   * is left, that outlives a window or its longest life, that is larger than the slice, or whose number may have been used.
+   * is left, that outlives a window or its longest life, that is larger than what is wanted, or whose number may have been used.
    */
   accept(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion, loan: Loan | undefined): LoanAnswer {
     const [decision, kept] = this.#decideAfterReturn(policy, states, now, cost, question);
@@ -133,7 +167,7 @@ export class Lender {
       const isSafe =
         loan.number > this.#last &&
         loan.units > 0 &&
-        loan.units <= Math.max(held, question.slice) &&
+        loan.units <= Math.max(held, question.wanted) &&
         loan.until > now &&
         loan.until <= end &&
         (loan.units <= held || (isAllowed && decide(policy, states, now, loan.units - held)[STATUS] === ALLOWED));
@@ -246,22 +280,15 @@ export class Lender {
 
   /** Lends what the question asks for. What the borrower keeps becomes a part of it. */
   #lend(policy: Policy, states: State[], now: number, question: LoanQuestion, kept: Loan | undefined): Loan | undefined {
-    let [others, unspent] = [0, 0];
-    for (const loan of this.#loans) {
-      if (loan.until > now) others += 1;
-      // What is probably not spent of it, if it is spent evenly. The end is two minutes away at most, so the product is exact.
-      const life = since(loan.until, Math.floor(loan.number / NUMBERS_PER_MS));
-      unspent += Math.floor((Math.min(loan.units, UNITS_MAX) * Math.min(since(loan.until, now), life)) / Math.max(life, 1));
-    }
+    const others = this.#loans.filter(({ until }) => until > now).length;
     if (others >= LOANS_MAX) return undefined;
     const [before, here] = [this.#borrowers, SIXTEENTHS * (others + 1)];
     this.#borrowers = Math.max(here, before - Math.ceil(since(before, here) / (2 * SIXTEENTHS)));
     this.changed ||= this.#borrowers !== before;
     const [end, rules] = [endOf(policy, states, now, question), policy.quotas.map(({ rule }) => rule)];
     const left = Math.min(UNITS_MAX, ...rules.map((rule, nth) => rule.remaining(states[nth]!, now)));
-    const pins = states.some((state) => !("start" in state));
     const still = Math.min(kept?.units ?? 0, UNITS_MAX);
-    const [units, life] = amount(question, still, left, Math.ceil(this.#borrowers / SIXTEENTHS), unspent, since(end, now), pins);
+    const [units, life] = share(question, still, left, Math.ceil(this.#borrowers / SIXTEENTHS), since(end, now));
     const until = later(now, life);
     if (units === 0 || until <= now || decide(policy, states, now, units)[STATUS] !== ALLOWED) return undefined;
     return kept ? this.#add(now, units + kept.units, Math.max(until, kept.until)) : this.#add(now, units, until);
@@ -295,6 +322,17 @@ export class Lender {
     for (const { units, until } of this.#loans) if (from < until && until <= to) lent += units;
     return lent;
   }
+}
+
+/**
+ * How many more units to lend, and for how long: what is wanted for the longest life, or a borrower's part of half of what is left for
+ * twice the time that it takes to spend it.
+ */
+function share(question: LoanQuestion, kept: number, left: number, borrowers: number, longest: number): [units: number, life: number] {
+  const [wanted, within] = [Math.min(question.wanted, UNITS_MAX), Math.min(question.within, WITHIN_MAX)];
+  const [more, most] = [since(wanted, kept), Math.floor(left / (2 * borrowers))];
+  if (more <= most) return [more, longest];
+  return [most, Math.min(Math.max(LIFE_MIN, Math.floor((2 * (most + kept) * within) / wanted)), longest)];
 }
 
 /** Whether a loan that ends then still matters to a quota. */

@@ -1,5 +1,4 @@
-import { LIFETIME_MAX } from "../../core/lending/amount.js";
-import { canLend } from "../../core/lending/lender.js";
+import { canLend, LIFETIME_MAX } from "../../core/lending/lender.js";
 import { MAX_UNITS } from "../../core/exact.js";
 import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../policy.js";

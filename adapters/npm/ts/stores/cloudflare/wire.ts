@@ -120,8 +120,8 @@ export function writtenCall(
   return loan ? text + writtenLoan(loan) : text;
 }
 
-function writtenLoan({ spent, within, slice, lifetime, back }: LoanQuestion): string {
-  return longs(spent, within, slice, lifetime) + (back ? longs(back.loan, back.unspent, back.kept) : "");
+function writtenLoan({ wanted, within, lifetime, back }: LoanQuestion): string {
+  return longs(wanted, within, wanted, lifetime) + (back ? longs(back.loan, back.unspent, back.kept) : "");
 }
 
 /** A policy, and those of its rows. */
@@ -147,7 +147,10 @@ export class Calls {
     if (this.#last && this.#text === text) return this.#last;
     const reader = new Reader(text, 0, wrongCall);
     const [version, action] = [reader.byte(), reader.byte()];
-    if (version !== VERSION) throw reader.error("the call has another version of the protocol; deploy the Worker and its objects together");
+    // A deployment may take minutes to reach an object. Until then it is as good as down.
+    if (version !== VERSION) {
+      throw ["unavailable", "durable object: the call has another version of the protocol; deploy the Worker and its objects together"];
+    }
     const flags = reader.byte();
     if (flags >= FLAGS_END) throw reader.error("unknown flags");
     const { policy, parts } = this.#readHead(text, reader, (flags & CHARGE_DENIED) !== 0);
@@ -229,7 +232,7 @@ export function costOf(units: string): number {
 function loanQuestion(reader: Reader): LoanQuestion {
   const [spent, within, slice, lifetime] = [reader.long(), reader.long(), reader.long(), reader.long()];
   const back = reader.isAtEnd() ? undefined : { loan: reader.long(), unspent: reader.long(), kept: reader.long() };
-  return { spent, within, slice, lifetime, back };
+  return { wanted: Math.min(spent, slice), within, lifetime, back };
 }
 
 /** Writes an answer. */

@@ -291,7 +291,7 @@ impl<'a> Replay<'a> {
         let text = written(&state, &Lender::default()) + &loans(&numbers);
         let (policy, key) = (self.policy.clone(), self.key.clone());
         let check = Check::new(&policy, &key, self.now);
-        let (question, mut name) = (Question { slice: 9, ..Question::default() }, None);
+        let (question, mut name) = (Question { wanted: 9, ..Question::default() }, None);
         let lend = Call::lend(check, question, Clock::Caller, MIN_TTL).unwrap();
         lend.words(Script::Lending, |word| {
             name = name.take().or_else(|| word.starts_with('{').then(|| word.to_owned()))

@@ -65,11 +65,11 @@ fn span() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let question = (amount(), span(), amount(), prop_oneof![4 => span(), 1 => Just(u64::MAX)]);
+    let question = (amount(), span(), prop_oneof![4 => span(), 1 => Just(u64::MAX)]);
     let back = prop::option::weighted(0.8, (0..4_usize, amount(), amount()));
-    let lend = (amount(), question, back).prop_map(|(cost, (spent, within, slice, lifetime), back)| {
+    let lend = (amount(), question, back).prop_map(|(cost, (wanted, within, lifetime), back)| {
         let (within, lifetime) = (Millis::new(within), Millis::new(lifetime));
-        Step::Lend(cost, Question { spent, within, slice, lifetime, back: None }, back)
+        Step::Lend(cost, Question { wanted, within, lifetime, back: None }, back)
     });
     let flaw =
         prop_oneof![40 => Just(Flaw::None), 1 => Just(Flaw::Order), 1 => Just(Flaw::End), 1 => Just(Flaw::Number)];
