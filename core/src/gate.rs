@@ -68,6 +68,7 @@ pub use tally::{Tallied, Tally, TopKey};
 pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::notice::Notices;
@@ -94,6 +95,8 @@ pub struct Gate<'s> {
     settle_within: Millis,
     draws: Draws,
     events: Option<Events>,
+    /// Whether the host asks for next loans after responses.
+    in_background: AtomicBool,
 }
 
 /// What a reload replaces.
@@ -144,6 +147,7 @@ impl<'s> Gate<'s> {
             settle_within,
             draws: Draws::default(),
             events: None,
+            in_background: AtomicBool::new(false),
         };
         gate.reload(rules)?;
         Ok(gate)
@@ -160,7 +164,18 @@ impl<'s> Gate<'s> {
         let asked = composed(rules.stores(), rules.compose(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked });
+        if self.in_background.load(Ordering::SeqCst) {
+            self.in_background();
+        }
         Ok(())
+    }
+
+    /// Has requests keep their questions for next loans, which [`Gate::after`] asks, also those by rules that are
+    /// [reloaded](Gate::reload). Call it where the gate is made, for a host that runs `after` after each response: then no request of a
+    /// steady client waits for a loan. A layer of `tidegate-tower` does both. Otherwise, a request asks before it is answered.
+    pub fn in_background(&self) {
+        self.in_background.store(true, Ordering::SeqCst);
+        self.state().asked.iter().for_each(Composed::in_background);
     }
 
     /// Sets how long after its check a charge with a token can be settled. Stores remember each charge that long. A rule may
@@ -532,9 +547,8 @@ impl<'s> Gate<'s> {
 
     /// Asks for the next loans of busy keys, and returns those of idle keys, by the limits that have a [lease](Rules#leases).
     ///
-    /// Run it after each response, in a task or in `waitUntil`. Then no request of a steady client waits for a loan: from the first
-    /// call on, the gate keeps its questions for the next one. A gate for which nobody calls this asks before it answers. `now` is the
-    /// caller's clock.
+    /// Run it after each response, in a task or in `waitUntil`, for a gate that keeps them [for this](Gate::in_background), and in a task
+    /// when a check was dropped: it finishes what the check has asked. `now` is the caller's clock.
     pub async fn after(&self, now: UnixMillis) {
         for composed in &self.state().asked {
             composed.after(now).await;

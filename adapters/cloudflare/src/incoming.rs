@@ -20,7 +20,7 @@ pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<
 }
 
 /// Asks for the next leases, if the gate's rules have a [lease](tidegate_core::gate::Rules#leases). The response does not wait for
-/// it: see [`Gate::after`]. Call this for each request.
+/// it: see [`Gate::after`]. Call this for each request, and [`Gate::in_background`] where the gate is made.
 ///
 /// ```ignore
 /// let outcome = check(gate, &request).await?;

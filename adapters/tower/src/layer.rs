@@ -87,8 +87,11 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn with_peer(gate: impl Into<Arc<Gate<'static>>>, peer: fn(&Extensions) -> Option<IpAddr>) -> Self {
+        let gate = gate.into();
+        // Each request asks for the next loans when its response is made: see `AsksAhead`.
+        gate.in_background();
         Self(Arc::new(Settings {
-            gate: gate.into(),
+            gate,
             clock: Arc::new(UnixMillis::now),
             peer,
             original_uri,

@@ -186,7 +186,7 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 /// - While the store is down, loans are spent first, and then its `fallback` decides. Denials are cached as those of the store. A limit
 ///   that is asked first (`near`) or is tried (`shadow`) cannot have a lease. A proposal in the place of one that has a lease is asked
 ///   for with each request.
-/// - The request that needs a loan waits for it, unless the host runs [`Gate::after`](super::Gate::after), as the tower layer does.
+/// - The request that needs a loan waits for it, unless the gate asks [in the background](super::Gate::in_background), as under the tower layer.
 /// - Nobody returns the loans of a process that ends. A reload that changes the terms of a store, or what is around it, also ends its
 ///   loans. Their units stay used: in a window until it ends, and in a bucket until the loan ends and they have drained.
 #[derive(Debug, Default)]

@@ -428,6 +428,14 @@ impl<'s> Composed<'s> {
         Ok(())
     }
 
+    /// Has borrowers keep their questions for [`Composed::after`].
+    pub(super) fn in_background(&self) {
+        #[cfg(feature = "lending")]
+        if let Some(borrowing) = &self.borrowing {
+            borrowing.in_background();
+        }
+    }
+
     /// What is left to do after a response.
     pub(super) async fn after(&self, now: UnixMillis) {
         #[cfg(feature = "lending")]

@@ -125,7 +125,8 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     }
 
     /// Keeps questions for [`LendingLimiter::after`] from now on, as with [`Terms::in_background`].
-    pub fn in_background(&self) {
+    #[cfg(feature = "gate")]
+    pub(crate) fn in_background(&self) {
         self.kept().borrowers.in_background();
     }
 

@@ -85,12 +85,36 @@ fn only_limits_with_a_lease_are_decided_from_loans() {
     assert_eq!(store.calls(), (200, 0));
 }
 
+/// How many questions the store is asked by 100 requests, and then after the last response.
+fn asked_by_and_after(gate: &Gate<'_>, store: &Store, start: UnixMillis) -> (u64, u64) {
+    store.calls();
+    assert_eq!(ask_at(gate, start, "/", None, 100).0, 100);
+    let by_requests = store.calls().1;
+    block_on(gate.after(start + Millis::new(100)));
+    (by_requests, store.calls().1)
+}
+
+/// What runs after responses chooses nothing: who makes the gate does, and a reload keeps it.
+#[test]
+fn a_gate_asks_in_the_background_only_if_it_was_made_so() {
+    let (store, half) = (Store::default(), RULES.replace("slice = 20", "slice = 10"));
+    let gate = gate(&store, RULES).unwrap();
+    block_on(gate.after(NOW));
+    let (by_requests, after) = asked_by_and_after(&gate, &store, NOW);
+    assert!(by_requests > 4 && after == 0, "{by_requests}, then {after}");
+    gate.in_background();
+    for (nth, rules) in [&half, RULES].into_iter().enumerate() {
+        gate.reload(Rules::parse("rules.toml", rules).unwrap()).unwrap();
+        let (_, after) = asked_by_and_after(&gate, &store, NOW + Millis::from_secs(61 * (nth as u64 + 1)));
+        assert_eq!(after, 1);
+    }
+}
+
 #[test]
 fn a_host_that_asks_after_responses_keeps_no_request_waiting() {
     let store = Store::default();
     let gate = gate(&store, RULES).unwrap();
-    // From the first time on.
-    block_on(gate.after(NOW));
+    gate.in_background();
     ask(&gate, "/", 40);
     block_on(gate.after(NOW));
     store.calls();

@@ -19,10 +19,14 @@ impl<'s> Borrowing<'s> {
         Ok(Self { store, borrowers })
     }
 
-    /// What is left to do after a response. From now on, it is kept for this.
+    /// Keeps questions for [`Borrowing::after`] from now on.
+    pub(super) fn in_background(&self) {
+        self.borrowers.iter().for_each(|(_, borrower)| borrower.in_background());
+    }
+
+    /// What is left to do after a response.
     pub(super) async fn after(&self, now: UnixMillis) {
         for (_, borrower) in &self.borrowers {
-            borrower.in_background();
             borrower.after(now).await;
         }
     }

@@ -44,6 +44,7 @@ fn gate(env: &Env) -> Result<Gate<'static>, Error> {
         [("objects", Box::new(objects)), ("location", Box::new(Fallback::new(location, 100)?.backup(counts)?))];
     let rules = rules!("rules.json")?;
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare))?;
+    gate.in_background();
     // Without a dataset, there are no events.
     let (Ok(dataset), Ok(secret)) = (env.analytics_engine("EVENTS"), env.secret("KEY_SECRET")) else { return Ok(gate) };
     let mut key = [0; 16];
