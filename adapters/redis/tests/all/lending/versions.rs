@@ -18,8 +18,10 @@ fn lending(head_of_amount: &str) -> String {
     text.replace(head, &format!("{head}{head_of_amount}\n"))
 }
 
+type Wants = fn(u64) -> u64;
+
 /// What the other version's borrowers want in place of what this one's do, and how much its script lends.
-const OTHERS: [(fn(u64) -> u64, &str); 7] = [
+const OTHERS: [(Wants, &str); 7] = [
     (|_| 0, ""),
     (|_| 1, ""),
     (|_| 50, ""),
