@@ -82,6 +82,9 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
     }
 }
 
+/// [`in_lower_case`], for rules that ignore case. Unicode's tables for it take 11 KiB of WebAssembly, gzipped, which others do not link.
+pub(super) type FoldCase = for<'p> fn(&'p str, Escapes) -> Cow<'p, str>;
+
 /// A reading of a path without the difference between upper and lower case, for hosts that route so. The letters of the escapes are in
 /// lower case, too.
 pub(super) fn in_lower_case(path: &str, escapes: Escapes) -> Cow<'_, str> {

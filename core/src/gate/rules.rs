@@ -15,6 +15,7 @@ use super::bytes::{self, bytes_of_fields};
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
+use super::path::{FoldCase, in_lower_case};
 use super::responses::Responses;
 use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
@@ -209,6 +210,8 @@ pub struct Rules {
     stores: Vec<StoreRules>,
     /// What puts something around the stores. `None` if nothing is.
     compose: Option<Compose>,
+    /// What folds the case of paths, if any rules that are read may ignore it.
+    fold_case: Option<FoldCase>,
     /// The name of the gate's first store, once it is known.
     first_store: Option<Box<str>>,
     responses: Responses,
@@ -375,10 +378,10 @@ impl Rules {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the bytes are damaged, or another version of this library made them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let rules = bytes::from_bytes::<Self>(bytes)?;
-        Ok(Self { compose: Some(compose), ..rules })
+        Ok(Self { compose: Some(compose), fold_case: Some(in_lower_case), ..rules })
     }
 
-    /// Like [`Rules::from_bytes`], for rules that put nothing around their stores, so that the code for it is not linked.
+    /// Like [`Rules::from_bytes`], for plain rules, so that the code that others need is not linked.
     ///
     /// # Errors
     /// Also [`Invalid`](crate::ErrorKind::Invalid) if the rules are not [plain](Rules::is_plain).
@@ -388,15 +391,15 @@ impl Rules {
         if rules.is_plain() {
             Ok(rules)
         } else {
-            Err(Error::invalid("rules: stores or leases; call Rules::from_bytes"))
+            Err(Error::invalid("rules: stores, leases or case_insensitive; call Rules::from_bytes"))
         }
     }
 
-    /// Whether the rules put nothing around their stores.
+    /// Whether the rules put nothing around their stores, and tell upper and lower case apart.
     #[doc(hidden)]
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.stores.is_empty() && self.leases.is_empty()
+        self.stores.is_empty() && self.leases.is_empty() && !self.ignores_case
     }
 
     /// One rule for every request.

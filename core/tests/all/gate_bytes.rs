@@ -93,3 +93,13 @@ fn damaged_bytes_are_refused() -> Result<(), Box<dyn Error>> {
     assert!(error.to_string().contains("damaged, or another version"), "{error}");
     Ok(())
 }
+
+/// They need code that plain rules do not link.
+#[test]
+fn rules_that_ignore_case_are_not_plain() -> Result<(), Box<dyn Error>> {
+    for (text, is_plain) in [("{}", true), (r#"{ "case_insensitive": true }"#, false)] {
+        let rules = Rules::parse("rules.json", text)?;
+        assert_eq!((rules.is_plain(), Rules::from_plain_bytes(&rules.to_bytes()).is_ok()), (is_plain, is_plain));
+    }
+    Ok(())
+}

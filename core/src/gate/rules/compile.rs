@@ -9,6 +9,7 @@ use crate::gate::by::{DIMENSIONS, SENDER};
 use crate::gate::file::{Item, OnFailure, Source, field_name, lease, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
+use crate::gate::path::in_lower_case;
 use crate::gate::responses::Responses;
 use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
@@ -141,6 +142,7 @@ pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
         tokens,
         stores,
         compose: Some(compose),
+        fold_case: Some(in_lower_case),
         first_store: None,
         responses,
         allowed,

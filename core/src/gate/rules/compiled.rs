@@ -23,6 +23,7 @@ impl Bytes for Rules {
             stores,
             // Known to the program.
             compose: _,
+            fold_case: _,
             first_store: _,
             responses,
             allowed,
@@ -63,6 +64,7 @@ impl Bytes for Rules {
             tokens: Option::read(from)?.map(|expected| Tokens { expected, verifier: None }),
             stores: Bytes::read(from)?,
             compose: None,
+            fold_case: None,
             first_store: None,
             responses: Bytes::read(from)?,
             allowed: Bytes::read(from)?,

@@ -3,7 +3,7 @@
 use super::{Applied, PREFLIGHT_FIELDS, Rule, Rules, ValidKey};
 use crate::Key;
 use crate::gate::matcher::{Hosts, PathForm};
-use crate::gate::path::{in_lower_case, readings};
+use crate::gate::path::readings;
 use crate::gate::request::Request;
 
 impl Rules {
@@ -69,10 +69,11 @@ impl Rules {
     /// Calls `found` with each reading of a request's host and path, and the rules in the form that it is compared with, until it returns
     /// true. A reading with an empty segment has a form for each kind of router.
     fn readings(&self, request: &Request<'_>, found: &mut dyn FnMut(&Hosts, &str, PathForm<'_>) -> bool) {
+        let fold_case = self.fold_case.filter(|_| self.ignores_case);
         // Most rules are for any host.
         let hosts = if self.matcher.reads_host() { request.hosts() } else { Vec::new() };
         readings(request.path(), &mut |path, escapes, has_empty| {
-            let path = if self.ignores_case { in_lower_case(path, escapes) } else { path.into() };
+            let path = fold_case.map_or_else(|| path.into(), |fold| fold(path, escapes));
             self.matcher.of(escapes).any(|rules| {
                 let mut form = |host, takes_empty| found(rules, host, PathForm { path: &path, takes_empty });
                 let mut of = |host| form(host, true) || (has_empty && form(host, false));
