@@ -1,7 +1,7 @@
 //! What a limiter declares. The suite chooses the fixtures for it, and judges its answers, by that.
 
 use serde::Deserialize;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_core::{Accuracy, Capabilities, Ceiling, Dimensions, Drift, Floor, Millis, Policy};
 
 use crate::fixture::{Disturb, Fixture};
@@ -215,7 +215,7 @@ fn algorithms(names: &[String]) -> Result<&'static [&'static str], String> {
     let known = Capabilities::EXACT.algorithms;
     let find = |(place, name): (usize, &String)| {
         let found = known.iter().copied().find(|known| known == name);
-        found.ok_or_else(|| format!("algorithms[{place}]: {name:?} is unknown; {}", Instead::of(name, known)))
+        found.ok_or_else(|| format!("algorithms[{place}]: {name:?} is unknown; {}", Suggestion::of(name, known)))
     };
     let found: Vec<&'static str> = names.iter().enumerate().map(find).collect::<Result<_, _>>()?;
     if found.is_empty() {

@@ -87,7 +87,7 @@ impl Policy {
     /// bytes, and for a state that [`Policy::verify`] rejects. The caller must not treat a corrupt state as
     /// an unused one.
     pub fn decode(&self, bytes: &[u8], now: UnixMillis) -> Result<PolicyState, Error> {
-        let mut rest = Reader { bytes, at: 0 };
+        let mut rest = StateReader { bytes, at: 0 };
         let mut parts = Vec::with_capacity(self.quotas().len());
         for quota in self.quotas() {
             let found = rest.take::<1>()?[0];
@@ -259,12 +259,12 @@ fn corrupt(what: fmt::Arguments<'_>) -> Error {
     Error::new(ErrorKind::Corrupt, format!("stored state: {what}; delete the key, or find what else writes to it"))
 }
 
-struct Reader<'a> {
+struct StateReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let taken = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
         let taken = *taken.ok_or_else(|| self.short(N))?;

@@ -4,7 +4,7 @@ use alloc::format;
 use core::fmt;
 
 use crate::algorithm::{Standing, Step};
-use crate::few::Few;
+use crate::small_vec::SmallVec;
 use crate::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
 
 /// Whether a request is allowed.
@@ -206,7 +206,7 @@ impl fmt::Debug for QuotaStatus {
 /// ```
 #[derive(Clone)]
 pub struct Decision {
-    quotas: Few<QuotaStatus>,
+    quotas: SmallVec<QuotaStatus>,
     /// In milliseconds: the delay of an allowed request, or the wait of a denied one, or [`UNKNOWN`].
     wait: u64,
     decided_at: UnixMillis,
@@ -230,7 +230,12 @@ impl Decision {
     /// The decision of the store that this answer to a request makes, with a place in `quotas`, or `None` for the quota with the
     /// fewest remaining.
     #[inline]
-    pub(crate) fn new(step: Step, quotas: Few<QuotaStatus>, binding: Option<usize>, decided_at: UnixMillis) -> Self {
+    pub(crate) fn new(
+        step: Step,
+        quotas: SmallVec<QuotaStatus>,
+        binding: Option<usize>,
+        decided_at: UnixMillis,
+    ) -> Self {
         let (status, wait) = parts(step);
         let binding = binding.and_then(|place| u8::try_from(place).ok()).unwrap_or(FEWEST);
         Self { quotas, wait, decided_at, binding, status, origin: Origin::Store, replay: false }
@@ -262,7 +267,7 @@ impl Decision {
         binding: usize,
         decided_at: UnixMillis,
     ) -> Result<Self, Error> {
-        let quotas: Few<_> = quotas.into_iter().collect();
+        let quotas: SmallVec<_> = quotas.into_iter().collect();
         if binding >= quotas.len() {
             let message =
                 format!("decision: it is by quota {binding} of {}; what else writes decisions?", quotas.len());
@@ -283,7 +288,7 @@ impl Decision {
     #[must_use]
     pub fn native(allowed: bool, limit: u64, now: UnixMillis) -> Self {
         let step = if allowed { Step::Admitted { delay: Millis::ZERO } } else { Step::Busy };
-        Self::new(step, Few::one(QuotaStatus::unknown(limit)), Some(0), now)
+        Self::new(step, SmallVec::one(QuotaStatus::unknown(limit)), Some(0), now)
     }
 
     /// Allowed, denied, or never admissible.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::ops::Range;
 
-use crate::few::Few;
+use crate::small_vec::SmallVec;
 use crate::{Error, Key, Policy, Quota};
 
 /// The quotas of a policy that count by the same key; see [`Quota::by`].
@@ -211,7 +211,7 @@ impl<'a, const N: usize> From<&'a [(&'a str, &'a Key); N]> for Keys<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageKeys {
     group: Option<String>,
-    rows: Few<String>,
+    rows: SmallVec<String>,
 }
 
 impl StorageKeys {
@@ -279,7 +279,7 @@ impl<'a> Keys<'a> {
             return self.placed_by_key(policy);
         }
         if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
-            return Ok(StorageKeys { group: None, rows: Few::one(dimension.storage_key(key)) });
+            return Ok(StorageKeys { group: None, rows: SmallVec::one(dimension.storage_key(key)) });
         }
         let group = match policy.group() {
             Some(group) => Some((group, group.storage_key(self.of(group)?))),

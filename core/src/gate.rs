@@ -30,8 +30,8 @@
 //! Nothing that a client sends lets a request pass undecided. Only a [failure of the store](crate::ErrorKind::is_store_failure)
 //! can, if the rule says [`on_failure = "open"`](OnFailure::Open).
 
-mod by;
 mod bytes;
+mod dimension_names;
 mod event;
 mod explain;
 mod file;
@@ -76,9 +76,9 @@ use self::responses::Draws;
 use self::rules::{Applied, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
-use crate::instead::Instead;
 use crate::lending::Terms;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
     Settle, ShadowCounts, UnixMillis,
@@ -269,7 +269,7 @@ impl<'s> Gate<'s> {
         for rule in rules.rules() {
             let mut dimensions = rule.policies().flat_map(Policy::dimensions).map(Dimension::name);
             if let Some(name) = dimensions.find(|name| !name.is_empty() && !known.contains(name)) {
-                let instead = Instead::of(name, &known);
+                let instead = Suggestion::of(name, &known);
                 let message =
                     format!("\"{name}\" is not a dimension; {instead}, or declare it with Rules::with_dimensions");
                 return Err(rule.invalid(&Error::invalid(message)));

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 #[cfg(feature = "gate")]
-pub use crate::instead::Instead;
+pub use crate::suggestion::Suggestion;
 /// Integers of few bytes.
 pub mod leb128 {
     pub use crate::leb128::{put, take};
 }
 #[cfg(feature = "std")]
 pub use crate::policy::PolicyParts;
-pub use crate::quoted::Quoted;
+pub use crate::quoted_text::Quoted;
 pub use crate::sha256::sha256;
 pub use crate::sorted_map::SortedMap;
 

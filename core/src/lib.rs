@@ -29,7 +29,6 @@ mod codec;
 mod decision;
 mod dimension;
 mod error;
-mod few;
 #[cfg(feature = "gate")]
 pub mod gate;
 // Its examples need all of it.
@@ -37,8 +36,6 @@ pub mod gate;
 pub mod guide;
 mod headers;
 mod identity;
-#[cfg(feature = "gate")]
-mod instead;
 #[doc(hidden)]
 pub mod internal;
 mod key;
@@ -47,6 +44,8 @@ pub mod lending;
 mod limiter;
 #[cfg(feature = "std")]
 mod memory;
+#[cfg(any(feature = "gate", feature = "proxies"))]
+mod network;
 mod platform;
 mod policy;
 #[cfg(feature = "serde")]
@@ -54,11 +53,14 @@ mod policy_serde;
 mod policy_state;
 pub mod prelude;
 mod quota;
-mod quoted;
+mod quoted_text;
 mod rejection;
 mod sha256;
+mod small_vec;
 mod sorted_map;
 pub mod store;
+#[cfg(feature = "gate")]
+mod suggestion;
 mod time;
 
 pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp, Nat64Prefix};

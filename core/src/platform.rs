@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::client_ip::{parse_address, specified};
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 use crate::{ClientIp, Error, Ipv6Prefix, MissingIp, Nat64Prefix};
 
 #[cfg(feature = "proxies")]

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 use crate::{Error, Millis};
 
 #[cfg(feature = "std")]

@@ -7,7 +7,7 @@ use alloc::string::String;
 use crate::algorithm::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
 };
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.

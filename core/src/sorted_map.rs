@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A map from text to values, for WebAssembly adapters, in which the code of a hash map would outweigh that of a decision.
+/// A map from text to values, for WebAssembly adapters. A `BTreeMap` would take 4.3 KiB more of a Worker with one limit, and 5.6 of one with
+/// all of Cloudflare's stores, gzipped.
 ///
 /// A lookup is a binary search among the keys' hashes, which are side by side in memory, and then one comparison of keys. A new key
 /// moves a hash and a pointer for each key after it. So the map suits some ten thousand keys. Keys of one hash are sorted, so a choice

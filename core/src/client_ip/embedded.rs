@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use crate::Error;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 
 /// The IPv4 address in an address of NAT64's well-known prefix (RFC 6052), of 6to4 (RFC 3056) or of Teredo (RFC 4380).
 ///

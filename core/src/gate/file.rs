@@ -16,7 +16,7 @@ use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{SEGMENTS_MAX, rule_path, segments};
 use crate::Error;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 
 /// What to do with a request if the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

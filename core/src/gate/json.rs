@@ -1,6 +1,7 @@
-//! JSON, with the place of each value. A reader for any type, with numbers of any kind, would be 15 KiB of WebAssembly, gzipped.
+//! JSON, with the place of each value, which messages have. `serde_json` tells no places, and would take 10.0 KiB more of a Worker that
+//! reads a rules file, gzipped.
 
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 
 /// A value, and where it begins in the text, in bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,11 +32,11 @@ const DEPTH_MAX: usize = 127;
 impl Node {
     /// Reads a text. If names are not `unique`, the last value of a name counts.
     pub(super) fn of_json(text: &str, unique: bool) -> Result<Self, Wrong> {
-        let mut reader = Reader { text, at: 0, depth: 0, unique };
-        let node = reader.value()?;
-        match reader.next() {
+        let mut parser = Parser { text, at: 0, depth: 0, unique };
+        let node = parser.value()?;
+        match parser.next() {
             None => Ok(node),
-            Some(_) => reader.wrong("trailing characters"),
+            Some(_) => parser.wrong("trailing characters"),
         }
     }
 
@@ -68,14 +69,14 @@ fn is_number(text: &str) -> bool {
         && is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
     unique: bool,
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn wrong<T>(&self, what: &str) -> Result<T, Wrong> {
         let what = if self.at < self.text.len() { what } else { "EOF while parsing" };
         Err(Wrong { at: self.at, what: what.to_string() })
@@ -107,8 +108,8 @@ impl Reader<'_> {
             Some(b'"') => Value::Text(self.string()?),
             Some(b'[') => {
                 let mut list = Vec::new();
-                self.entries(b']', "expected `,` or `]`", &mut |reader| {
-                    list.push(reader.value()?);
+                self.entries(b']', "expected `,` or `]`", &mut |parser| {
+                    list.push(parser.value()?);
                     Ok(())
                 })?;
                 Value::List(list)
@@ -128,20 +129,20 @@ impl Reader<'_> {
 
     fn table(&mut self) -> Result<Vec<(String, Node)>, Wrong> {
         let mut table: Vec<(String, Node)> = Vec::new();
-        self.entries(b'}', "expected `,` or `}`", &mut |reader| {
-            if reader.next() != Some(b'"') {
-                return reader.wrong("expected a name in quotes");
+        self.entries(b'}', "expected `,` or `}`", &mut |parser| {
+            if parser.next() != Some(b'"') {
+                return parser.wrong("expected a name in quotes");
             }
-            let at = reader.at;
-            let name = reader.string()?;
-            if reader.unique && table.iter().any(|(known, _)| *known == name) {
+            let at = parser.at;
+            let name = parser.string()?;
+            if parser.unique && table.iter().any(|(known, _)| *known == name) {
                 return Err(Wrong { at, what: format!("{} is written twice; write it once", Quoted(&name)) });
             }
-            if reader.next() != Some(b':') {
-                return reader.wrong("expected `:`");
+            if parser.next() != Some(b':') {
+                return parser.wrong("expected `:`");
             }
-            reader.at += 1;
-            table.push((name, reader.value()?));
+            parser.at += 1;
+            table.push((name, parser.value()?));
             Ok(())
         })?;
         Ok(table)
@@ -235,7 +236,7 @@ mod tests {
 
     use super::{Node, Value};
 
-    /// The same as the reader of `serde_json` has it.
+    /// The same as the parser of `serde_json` has it.
     fn same(node: &Node, other: &serde_json::Value) -> bool {
         match (&node.value, other) {
             (Value::Bare(text), serde_json::Value::Number(number)) => {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
-use super::by::DIMENSIONS;
 use super::bytes::{self, bytes_of_fields};
+use super::dimension_names::DIMENSIONS;
 use super::file::{OnFailure, Source};
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
@@ -19,9 +19,9 @@ use super::path::{FoldCase, in_lower_case};
 use super::responses::Responses;
 use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
-use crate::instead::Instead;
 use crate::lending::Terms;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 
 /// The header fields that make a CORS preflight of a request for `OPTIONS`.
@@ -473,7 +473,7 @@ impl Rules {
                 "key: {name} is not a dimension that the rules declare; write dimensions = [{name}] in their file"
             ))),
             known => {
-                let instead = Instead::of(dimension, known);
+                let instead = Suggestion::of(dimension, known);
                 Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {instead}")))
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::by::{GLOBAL, IP, SENDER};
+use super::dimension_names::{GLOBAL, IP, SENDER};
 use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;

@@ -13,12 +13,12 @@ use self::borrowing::Borrowing;
 pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
-use crate::instead::Instead;
 use crate::lending::Terms;
 #[cfg(feature = "lending")]
 use crate::lending::{Answer, Question};
 use crate::limiter::{deny_cache, fallback};
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 use crate::{
     BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
     Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered, UnixMillis,
@@ -480,7 +480,7 @@ fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>
 
 /// An error about a store that a gate does not have.
 pub(super) fn unknown_store(field: &str, name: &str, known: &[&str]) -> Error {
-    Error::invalid(format!("{field}: there is no store {}; {}", Quoted(name), Instead::of(name, known)))
+    Error::invalid(format!("{field}: there is no store {}; {}", Quoted(name), Suggestion::of(name, known)))
 }
 
 /// Such as `, replaced by memory (10 % of each limit) while it is down, denials cached for 10000 ms`.

@@ -6,12 +6,12 @@ use std::fmt;
 use std::format_args as args;
 use std::sync::Arc;
 
-use super::by::DIMENSIONS;
 use super::bytes::bytes_of_fields;
+use super::dimension_names::DIMENSIONS;
 use super::file::{Item, field_name};
 use super::request::Request;
-use crate::instead::Instead;
 use crate::quota::checked_name;
+use crate::suggestion::Suggestion;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};
 
 /// The longest token that is verified, in bytes.
@@ -53,7 +53,7 @@ impl TokenRules {
         let listed = item.required("algorithms")?;
         let algorithms = listed.each(&mut |item| match item.text()? {
             known if Self::ALGORITHMS.contains(&known) => Ok(known.into()),
-            other => Err(item.wrong(other, args!("is not supported; {}", Instead::of(other, &Self::ALGORITHMS)))),
+            other => Err(item.wrong(other, args!("is not supported; {}", Suggestion::of(other, &Self::ALGORITHMS)))),
         })?;
         if algorithms.is_empty() {
             return Err(listed.invalid(args!("empty; write those with which tokens may be signed")));

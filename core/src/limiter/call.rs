@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::Terms;
 use crate::algorithm::MAX_UNITS;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 use crate::sha256::sha256;
 use crate::{Error, Keys, Millis, Policy, UnixMillis};
 

@@ -4,10 +4,9 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use ipnet::IpNet;
-
 use crate::client_ip::{parse_address, specified};
-use crate::quoted::Quoted;
+use crate::network::Network;
+use crate::quoted_text::Quoted;
 use crate::{Error, MissingIp};
 
 /// The only field that is read.
@@ -18,7 +17,7 @@ const HOPS_MAX: usize = 32;
 
 /// The networks of an application's own proxies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TrustedProxies(Vec<IpNet>);
+pub(super) struct TrustedProxies(Vec<Network>);
 
 /// What one value of the field says.
 enum Value {
@@ -72,19 +71,18 @@ impl TrustedProxies {
 
     /// Compares the address itself. One that embeds a trusted IPv4 address is not trusted, because its sender chose it.
     fn trust(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(&address))
+        self.0.iter().any(|network| network.contains(address))
     }
 }
 
-fn parse_network(text: &str) -> Result<IpNet, Error> {
-    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    let network = network.map_err(|_| {
+fn parse_network(text: &str) -> Result<Network, Error> {
+    let network = Network::parse(text).ok_or_else(|| {
         Error::invalid(format!(
             "trusted_proxies: {} is not a network; write it as 10.0.0.0/8 or 2001:db8::/48",
             Quoted(text)
         ))
     })?;
-    if network.prefix_len() == 0 {
+    if network.has_all() {
         return Err(Error::invalid(format!(
             "trusted_proxies: {text} trusts every client; write the networks of your own proxies"
         )));

@@ -5,9 +5,9 @@ use crate::algorithm::{
     Algorithm as _, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
 };
 use crate::decision::{Decision, QuotaStatus};
-use crate::few::Few;
 use crate::limiter::ChargeId;
 use crate::quota::{Quota, Rule};
+use crate::small_vec::SmallVec;
 use crate::{Millis, UnixMillis};
 
 /// Calls a method of a rule's algorithm with the rule's state.
@@ -143,5 +143,5 @@ pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: Unix
 
 #[inline]
 fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
-    Decision::new(step, Few::one(standing.into()), Some(0), now)
+    Decision::new(step, SmallVec::one(standing.into()), Some(0), now)
 }

@@ -45,7 +45,7 @@ fn push_string(out: &mut String, word: &str) {
 
 /// Parses `{"result": …}` or `{"error": …}`, and rejects everything else.
 pub(crate) fn reply(body: &str) -> Option<Reply> {
-    let mut rest = Reader(body);
+    let mut rest = Parser(body);
     rest.token("{")?;
     let mut found = None;
     loop {
@@ -66,9 +66,9 @@ pub(crate) fn reply(body: &str) -> Option<Reply> {
 }
 
 /// The text that is not parsed yet.
-struct Reader<'a>(&'a str);
+struct Parser<'a>(&'a str);
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn token(&mut self, token: &str) -> Option<()> {
         self.0 = self.0.trim_ascii_start().strip_prefix(token)?;
         Some(())

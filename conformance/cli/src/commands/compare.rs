@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_harness::output::{err, out, outln};
 use tidegate_harness::report::Report;
 use wildmatch::WildMatch;
@@ -106,7 +106,7 @@ fn read(name: &str) -> Result<Vec<Run>, Failure> {
     let mut one = summary(Path::new(file))?;
     let Some(found) = one.targets.remove(target) else {
         let known: Vec<_> = one.targets.keys().map(String::as_str).collect();
-        let instead = Instead::of(target, &known);
+        let instead = Suggestion::of(target, &known);
         return Err(Failure::Usage(format!("{file}: has no target {target:?}; {instead}")));
     };
     // Under one name, two targets can be compared.

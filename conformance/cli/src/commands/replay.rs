@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use tidegate_core::Error;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_harness::output::{errln, out};
 use tidegate_traffic::accesslog::{
     AccessReport, Adapted, Entry, Field, Fields, Outcome, Parsed, Parser, Replay, Shadow, Tally, Together, Tuned, page,
@@ -207,7 +207,7 @@ fn field(text: &str) -> Result<(Field, String), String> {
     let (name, place) =
         text.split_once('=').ok_or_else(|| format!("write NAME=FIELD; the names are {}", known.join(", ")))?;
     let field = Field::ALL.into_iter().find(|field| field.name() == name);
-    let field = field.ok_or_else(|| format!("{name:?} is unknown; {}", Instead::of(name, &known)))?;
+    let field = field.ok_or_else(|| format!("{name:?} is unknown; {}", Suggestion::of(name, &known)))?;
     if place.is_empty() {
         return Err(format!("write the field of the {name} behind the equals sign"));
     }

@@ -13,7 +13,7 @@ use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::{Status, TargetReport};
 use tidegate_conformance::run::prepare_all;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_harness::output::{errln, out, outln};
 use tidegate_harness::report::{MutantReport, Report, junit, markdown, page, table};
 use tidegate_harness::run;
@@ -292,7 +292,7 @@ fn platform_names() -> Vec<&'static str> {
 /// The same of a platform's own targets.
 fn of_platform(names: &[String], platform: &str, own: &[&str]) -> Result<Vec<&'static dyn Target>, Failure> {
     if let Some(name) = names.iter().find(|name| !own.contains(&name.as_str())) {
-        let instead = Instead::of(name, own);
+        let instead = Suggestion::of(name, own);
         return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; {instead}")));
     }
     let selected = own.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == *own));
@@ -308,7 +308,7 @@ fn named_only(names: &[String]) -> Result<Vec<&str>, Failure> {
     match names.iter().find(|name| !ALL.iter().any(|target| target.name() == **name)) {
         Some(unknown) => {
             let known: Vec<&str> = ALL.iter().map(|target| target.name()).collect();
-            Err(Failure::Usage(format!("{unknown:?} is not a target; {}", Instead::of(unknown, &known))))
+            Err(Failure::Usage(format!("{unknown:?} is not a target; {}", Suggestion::of(unknown, &known))))
         }
         None => Ok(names.iter().map(String::as_str).collect()),
     }

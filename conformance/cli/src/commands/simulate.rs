@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use comfy_table::Table;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_core::{Millis, Policy, Quota};
 use tidegate_harness::output::outln;
 use tidegate_traffic::simulate::{
@@ -266,7 +266,7 @@ impl Args {
         let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
         names.dedup();
         if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
-            return Err(format!("--design: {unknown:?} is not a design; {}", Instead::of(unknown, &names)));
+            return Err(format!("--design: {unknown:?} is not a design; {}", Suggestion::of(unknown, &names)));
         }
         Ok(all
             .into_iter()

@@ -4,7 +4,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use tidegate::program::{Failure, Selection, block_on, counted, tell};
 use tidegate_conformance::fixture::Case;
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 use tidegate_harness::output::{errln, outln};
 
 use crate::peer::{Found, Peer, PeerReport, all};
@@ -107,7 +107,7 @@ fn selected(names: &[String]) -> Result<Vec<Peer>, Failure> {
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|peer| peer.name == **name)) {
         let known: BTreeSet<&str> = all.iter().map(|peer| peer.name).collect();
         let known: Vec<&str> = known.into_iter().collect();
-        return Err(Failure::Usage(format!("--peer {unknown:?} is unknown; {}", Instead::of(unknown, &known))));
+        return Err(Failure::Usage(format!("--peer {unknown:?} is unknown; {}", Suggestion::of(unknown, &known))));
     }
     Ok(all.into_iter().filter(|peer| names.is_empty() || names.iter().any(|name| name == peer.name)).collect())
 }

@@ -1,6 +1,6 @@
 //! Where isolates and stores are, and how long a message takes between two places.
 
-use tidegate_core::internal::Instead;
+use tidegate_core::internal::Suggestion;
 
 /// A region of the platforms, at its city's airport.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +79,7 @@ impl Places {
         let known = |name: &str| {
             PLACES.iter().find(|place| place.name == name).ok_or_else(|| {
                 let all: Vec<&str> = PLACES.iter().map(|place| place.name).collect();
-                format!("{name:?} is not a known place; {}, or a matrix with --latency", Instead::of(name, &all))
+                format!("{name:?} is not a known place; {}, or a matrix with --latency", Suggestion::of(name, &all))
             })
         };
         let places = names.into_iter().map(known).collect::<Result<Vec<_>, _>>()?;

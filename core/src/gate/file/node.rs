@@ -5,8 +5,8 @@ use std::fmt;
 use super::Source;
 use crate::Error;
 use crate::gate::json::{Node, Value};
-use crate::instead::Instead;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 
 /// A value of a file.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ impl<'a> Item<'a> {
             if fields.contains(&name) {
                 return Ok(());
             }
-            Err(item.invalid(format_args!("unknown field `{name}`; {}", Instead::of(name, fields))))
+            Err(item.invalid(format_args!("unknown field `{name}`; {}", Suggestion::of(name, fields))))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::Item;
 use crate::algorithm::Concurrency;
-use crate::instead::Instead;
+use crate::suggestion::Suggestion;
 use crate::{Error, Millis, Quota, Rule};
 
 const ALGORITHMS: [&str; 8] = [
@@ -62,7 +62,7 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
             Quota::block(Millis::new(number("cap_ms")?))
         }
         other => {
-            let instead = Instead::of(other, &ALGORITHMS);
+            let instead = Suggestion::of(other, &ALGORITHMS);
             return Err(algorithm.wrong(other, format_args!("is not an algorithm; {instead}")));
         }
     };

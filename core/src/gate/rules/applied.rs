@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Rule, Rules};
-use crate::few::Few;
 use crate::gate::OnFailure;
+use crate::small_vec::SmallVec;
 use crate::{Error, ErrorKind, Millis, Policy};
 
 /// What several rules say together.
@@ -38,11 +38,11 @@ impl<'r> RuleTerms<'r> {
 }
 
 /// The rules that apply to one request: one, unless readings of its path have different ones.
-pub(in crate::gate) struct Applied<'r>(Few<&'r Rule>);
+pub(in crate::gate) struct Applied<'r>(SmallVec<&'r Rule>);
 
 impl<'r> Applied<'r> {
     pub(super) const fn new(first: &'r Rule) -> Self {
-        Self(Few::one(first))
+        Self(SmallVec::one(first))
     }
 
     /// Adds the rule of another reading, unless it applies already.

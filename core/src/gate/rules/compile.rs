@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
-use crate::gate::by::{DIMENSIONS, SENDER};
+use crate::gate::dimension_names::{DIMENSIONS, SENDER};
 use crate::gate::file::{Item, OnFailure, Source, field_name, lease, on_failure, pattern, quotas};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
@@ -13,10 +13,10 @@ use crate::gate::path::in_lower_case;
 use crate::gate::responses::Responses;
 use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
-use crate::instead::Instead;
 use crate::lending::{self, Terms};
 use crate::quota::checked_name;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
 
 /// The longest time that is added to `Retry-After`.
@@ -177,7 +177,7 @@ fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Err
             name,
             args!(
                 "is not a dimension; {}, or declare it as one that the application gives: dimensions = [{}]",
-                Instead::of(name, known),
+                Suggestion::of(name, known),
                 Quoted(name)
             ),
         )),
@@ -398,7 +398,7 @@ impl Compiler {
             let known: Vec<&str> = self.limits.iter().map(|limit| &*limit.name).collect();
             match &known[..] {
                 [] => item.wrong(name, args!("is not a limit; the file has none")),
-                known => item.wrong(name, args!("is not a limit; {}", Instead::of(name, known))),
+                known => item.wrong(name, args!("is not a limit; {}", Suggestion::of(name, known))),
             }
         })
     }

@@ -3,8 +3,8 @@
 use super::{Rule, Rules};
 use crate::Error;
 use crate::gate::stores::{StoreRules, unknown_store};
-use crate::instead::Instead;
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
+use crate::suggestion::Suggestion;
 
 impl Rules {
     /// The names of all stores in the file, each once. First come those of the table `stores` that no rule names and no other store
@@ -50,7 +50,7 @@ impl Rules {
         let uses_first = self.rules.iter().any(|rule| rule.store.is_none());
         let mut first = None;
         for name in self.unnamed().filter(|_| !self.rules.is_empty()) {
-            let instead = Instead::of(name, &counting);
+            let instead = Suggestion::of(name, &counting);
             let field = format!("stores.{name}: no rule counts in this store");
             match first {
                 None if uses_first && instead.nearest().is_none() => first = Some(name),

