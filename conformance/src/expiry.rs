@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, LimiterExt, Millis, Policy, Quota, UnixMillis};
 
 use crate::Suite;
 

@@ -5,12 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tidegate_conformance::judge::Verdict;
 use tidegate_conformance::report::Status;
 use tidegate_conformance::{Rows, Suite};
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Accuracy, Capabilities, Dimensions, Error, ErrorKind, Limiter, MemoryLimiter, Millis};
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Error, ErrorKind, Limiter, MemoryLimiter, Millis, limiter_fn};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -198,36 +199,12 @@ async fn an_adapter_that_loses_updates_fails() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limiter_that_supports_more_than_it_declares_fails() -> Result<()> {
-    /// Declares that it does not support refunds, but does.
-    struct Modest(MemoryLimiter);
-    impl Limiter for Modest {
-        fn capabilities(&self) -> Capabilities {
-            self.0.capabilities().refund(false)
-        }
-        async fn check(&self, check: tidegate_core::Check<'_>) -> std::result::Result<tidegate_core::Decision, Error> {
-            self.0.check(check).await
-        }
-        async fn peek(&self, check: tidegate_core::Check<'_>) -> std::result::Result<tidegate_core::Decision, Error> {
-            self.0.peek(check).await
-        }
-        async fn refund(&self, refund: tidegate_core::Refund<'_>) -> std::result::Result<(), Error> {
-            self.0.refund(refund).await
-        }
-        async fn settle(
-            &self,
-            settle: tidegate_core::Settle<'_>,
-        ) -> std::result::Result<tidegate_core::Decision, Error> {
-            self.0.settle(settle).await
-        }
-        async fn reset(
-            &self,
-            policy: &tidegate_core::Policy,
-            keys: tidegate_core::Keys<'_>,
-        ) -> std::result::Result<(), Error> {
-            self.0.reset(policy, keys).await
-        }
-    }
-    let report = Suite::shipped()?.filter("refund*").check("modest", [Modest(MemoryLimiter::new())]).await?;
+    // Declares that it does not support refunds, but does.
+    let memory = MemoryLimiter::new();
+    let modest = limiter_fn(memory.capabilities().refund(false), move |operation| {
+        memory.apply(operation).now_or_never().expect("the memory waits for nothing")
+    });
+    let report = Suite::shipped()?.filter("refund*").check("modest", [modest]).await?;
     assert_eq!(report.status, Status::Fail, "{report:?}");
     assert!(matches!(MemoryLimiter::new().capabilities().accuracy, Accuracy::Exact));
     Ok(())

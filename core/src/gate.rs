@@ -80,8 +80,8 @@ use crate::lending::Terms;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{
-    Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, Millis, Policy,
-    Settle, ShadowCounts, UnixMillis,
+    Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, LimiterExt,
+    Millis, Policy, Settle, ShadowCounts, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -224,7 +224,7 @@ impl<'s> Gate<'s> {
     pub fn can_settle(&self) -> Result<(), Error> {
         let State { rules, asked } = &*self.state();
         for rule in rules.rules() {
-            let can = asked[self.store(rule)?].limiter.capabilities();
+            let can = asked[self.store(rule)?].capabilities();
             let able = can.require(can.costs, "a cost other than 1");
             let able = able.and_then(|()| can.require(can.idempotency, "settlements"));
             able.map_err(|error| rule.invalid(&error))?;
@@ -282,7 +282,7 @@ impl<'s> Gate<'s> {
                 lends(name, &self.stores[store]).map_err(|error| rule.invalid(&error))?;
             }
             let asked = &asked[store];
-            let can = asked.limiter.capabilities();
+            let can = asked.capabilities();
             if can.dimensions == Dimensions::Grouped {
                 rule.place_by_key();
             }
@@ -403,7 +403,7 @@ impl<'s> Gate<'s> {
         if applied.is_one() {
             return Some((store, policy));
         }
-        let can = asked[store].limiter.capabilities();
+        let can = asked[store].capabilities();
         let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
         can.supports_policy(&policy).is_ok().then_some((store, policy))
     }
@@ -513,7 +513,7 @@ impl<'s> Gate<'s> {
                 for charged in [pending].into_iter().chain(&pending.others[..place]) {
                     let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, clock());
                     if let Ok(token) = charged.hold.token() {
-                        let _ = state.asked[charged.hold.store].limiter.settle(Settle { token, ..settle }).await;
+                        let _ = state.asked[charged.hold.store].settle(Settle { token, ..settle }).await;
                     }
                 }
                 return next;
@@ -532,7 +532,7 @@ impl<'s> Gate<'s> {
             check = check.idempotent(token, pending.remembered_for());
         }
         let started = self.events.as_ref().and_then(Events::started);
-        let verdict = match state.asked[*store].limiter.check(check).await {
+        let verdict = match state.asked[*store].check(check).await {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => {
                 self.notices.failed(&pending.rule, &error, now);
@@ -558,7 +558,7 @@ impl<'s> Gate<'s> {
     /// Corrects what a request was charged to its actual cost; see [`Settle`].
     ///
     /// # Errors
-    /// As [`Limiter::settle`]. [`UnknownCharge`](ErrorKind::UnknownCharge) for a request without a token.
+    /// As [`LimiterExt::settle`]. [`UnknownCharge`](ErrorKind::UnknownCharge) for a request without a token.
     pub async fn settle(&self, hold: &Hold, cost: u64, now: UnixMillis) -> Result<Decision, Error> {
         self.settle_all(hold, Some(cost), now).await
     }
@@ -577,7 +577,7 @@ impl<'s> Gate<'s> {
         let mut settled = None;
         for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
             let release = Settle::release(policy, keys.as_keys(), token, now);
-            let decided = state.asked[*store].limiter.settle(Settle { cost, ..release }).await;
+            let decided = state.asked[*store].settle(Settle { cost, ..release }).await;
             settled = Some(match (settled, decided) {
                 (None | Some(Ok(_)), Err(error)) => Err(error),
                 (Some(first), _) => first,

@@ -72,7 +72,7 @@ pub use identity::Identity;
 pub use key::{Key, KeySource};
 pub use limiter::{
     Accuracy, Block, BoxFuture, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor,
-    Idempotency, Limiter, Load, MaybeSend, MaybeSync, Refund, Settle,
+    Idempotency, Limiter, LimiterExt, Load, MaybeSend, MaybeSync, Operation, Refund, Reply, Settle, limiter_fn,
 };
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};

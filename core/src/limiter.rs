@@ -8,7 +8,9 @@ pub(crate) mod deny_cache;
 mod erased;
 #[cfg(feature = "std")]
 pub(crate) mod fallback;
+mod limiter_fn;
 mod loan;
+mod operation;
 #[cfg(feature = "std")]
 mod shadow;
 #[cfg(feature = "std")]
@@ -18,13 +20,17 @@ mod tiered;
 
 pub use accuracy::{Accuracy, Ceiling, Drift, Floor, Load};
 pub use call::{Block, ChargeId, Check, Idempotency, Refund, Settle};
+#[cfg(feature = "lending")]
+pub(crate) use capabilities::LOANS;
 pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
 pub use erased::{BoxFuture, ErasedLimiter};
 #[cfg(feature = "std")]
 pub use fallback::{Fallback, Health};
+pub use limiter_fn::limiter_fn;
 pub use loan::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
+pub use operation::{Operation, Reply};
 #[cfg(feature = "std")]
 pub use shadow::{Shadow, ShadowCounts};
 #[cfg(feature = "std")]
@@ -32,11 +38,8 @@ pub use sharded::Sharded;
 #[cfg(feature = "std")]
 pub use tiered::Tiered;
 
-#[cfg(feature = "std")]
 use core::future::Future;
 
-pub(crate) use self::capabilities::unsupported_loans;
-use self::capabilities::{unsupported, unsupported_block};
 use crate::{Decision, Error, Keys, Policy};
 
 /// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
@@ -64,7 +67,9 @@ pub trait MaybeSync {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> MaybeSync for T {}
 
-/// A rate limiter. Each call names the policy and the key.
+/// A rate limiter. Each operation names the policy and the key.
+///
+/// A caller uses the methods of [`LimiterExt`], one for each [`Operation`].
 ///
 /// An error is not a denial. A caller may admit requests while the store is down, after a store failure
 /// ([`is_store_failure`](crate::ErrorKind::is_store_failure)) only: a client can cause every other error.
@@ -72,7 +77,7 @@ impl<T: ?Sized> MaybeSync for T {}
 /// References, `Box` and `Arc` of a limiter are limiters too. For one that is selected at run time, see [`ErasedLimiter`].
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Check, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// async fn guard(limiter: &impl Limiter, policy: &Policy, key: &Key, now: UnixMillis) -> bool {
 ///     match limiter.check(Check::new(policy, key, now)).await {
@@ -92,35 +97,53 @@ pub trait Limiter: MaybeSend + MaybeSync {
     /// The features that this limiter supports, and its accuracy.
     fn capabilities(&self) -> Capabilities;
 
-    /// Decides on a request, and charges it if every quota admits it.
+    /// Applies an operation, in one step.
+    ///
+    /// A limiter around another one handles the operations that it changes, and passes on the rest. What it does not support, it
+    /// answers with [`Operation::unsupported`], and its [capabilities](Self::capabilities) say so.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for a feature that [`Limiter::capabilities`] does not declare, or the
     /// reason why the store did not answer.
-    fn check(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
+    fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
+}
+
+/// The operations of every [`Limiter`], each as a method.
+pub trait LimiterExt: Limiter {
+    /// Decides on a request, and charges it if every quota admits it.
+    ///
+    /// # Errors
+    /// As [`Limiter::apply`].
+    #[inline]
+    fn check(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
+        async move { self.apply(Operation::Check(check)).await?.decision() }
+    }
 
     /// Decides on a check, takes back a loan of its key and grants the next one, in one step. Requires [`Capabilities::lends`].
     ///
     /// A borrower asks it, such as `LendingLimiter` with the feature `lending`.
     ///
     /// # Errors
-    /// As [`Limiter::check`].
+    /// As [`Limiter::apply`].
     fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend {
-        let _ = (check, question);
-        async { Err(unsupported_loans()) }
+        async move { self.apply(Operation::Lend(check, &question)).await?.answer() }
     }
 
-    /// Returns what [`Limiter::check`] would, and charges nothing. Requires [`Capabilities::peek`].
+    /// Returns what [`LimiterExt::check`] would, and charges nothing. Requires [`Capabilities::peek`].
     ///
     /// # Errors
-    /// As [`Limiter::check`].
-    fn peek(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend;
+    /// As [`Limiter::apply`].
+    fn peek(&self, check: Check<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
+        async move { self.apply(Operation::Peek(check)).await?.decision() }
+    }
 
     /// Returns a charge to its key; see [`Policy::refund`]. Requires [`Capabilities::refund`].
     ///
     /// # Errors
-    /// As [`Limiter::check`].
-    fn refund(&self, refund: Refund<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+    /// As [`Limiter::apply`].
+    fn refund(&self, refund: Refund<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend {
+        async move { self.apply(Operation::Refund(refund)).await?.done() }
+    }
 
     /// Corrects a charge to its actual cost; see [`Settle`]. Requires [`Capabilities::idempotency`].
     ///
@@ -129,24 +152,26 @@ pub trait Limiter: MaybeSend + MaybeSync {
     ///
     /// # Errors
     /// [`UnknownCharge`](crate::ErrorKind::UnknownCharge) if the charge is not remembered,
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a cost that no policy can have, and those of [`Limiter::check`].
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a cost that no policy can have, and those of [`Limiter::apply`].
     fn settle(&self, settle: Settle<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
-        let _ = settle;
-        async { Err(unsupported("settle")) }
+        async move { self.apply(Operation::Settle(settle)).await?.decision() }
     }
 
     /// Blocks keys by hand until a given time, or ends their blocks; see [`Block`]. Requires [`Capabilities::block`].
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has neither a penalty nor a block, and those of [`Limiter::check`].
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has neither a penalty nor a block, and those of [`Limiter::apply`].
     fn block(&self, block: Block<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend {
-        let _ = block;
-        async { Err(unsupported_block()) }
+        async move { self.apply(Operation::Block(block)).await?.done() }
     }
 
     /// Removes what these keys have used of a policy, and their blocks. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
     ///
     /// # Errors
-    /// As [`Limiter::check`].
-    fn reset(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
+    /// As [`Limiter::apply`].
+    fn reset(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend {
+        async move { self.apply(Operation::Reset { policy, keys }).await?.done() }
+    }
 }
+
+impl<L: Limiter + ?Sized> LimiterExt for L {}

@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
+use crate::limiter::{Block, Capabilities, Check, Limiter, Operation, Refund, Reply, Settle};
 use crate::{Decision, Dimension, Error, ErrorKind, Key, Keys, Policy, UnixMillis};
 
 use self::full::Full;
@@ -195,7 +195,7 @@ impl MemoryLimiter {
         self
     }
 
-    /// Decides as [`Limiter::check`] does, without a future.
+    /// Decides as [`LimiterExt::check`](crate::LimiterExt::check) does, without a future.
     ///
     /// # Errors
     /// [`ErrorKind::TokenReused`](crate::ErrorKind::TokenReused) if the check's token belongs to a charge of another cost.
@@ -319,39 +319,54 @@ impl Limiter for MemoryLimiter {
         Capabilities::EXACT.round_trips(0)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.decide(check)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if check.policy.dimensions().len() > 1 {
-            return self.peek_several(&check);
+    #[inline]
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Check(check) => self.decide(check).map(Reply::from),
+            _ => self.correct(operation),
         }
-        let (row, shard) = self.shard(check.policy, check.keys)?;
-        Ok(shard.peek(row, &check, self.bounds()))
     }
+}
 
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let Refund { policy, keys, cost, charged_at, now } = refund;
-        if policy.dimensions().len() > 1 {
-            return self.refund_several(&refund);
+impl MemoryLimiter {
+    /// Applies what is not a check.
+    fn correct(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if operation.policy().dimensions().len() > 1 {
+            return self.correct_several(operation);
         }
-        let (row, mut shard) = self.shard(policy, keys)?;
-        // It gives no key a state.
-        shard.correct(row, policy, now, self.bounds(), None, |state| policy.refund(state, charged_at, now, cost));
-        Ok(())
+        match operation {
+            Operation::Peek(check) => {
+                let (row, shard) = self.shard(check.policy, check.keys)?;
+                Ok(shard.peek(row, &check, self.bounds()).into())
+            }
+            Operation::Refund(Refund { policy, keys, cost, charged_at, now }) => {
+                let (row, mut shard) = self.shard(policy, keys)?;
+                // It gives no key a state.
+                shard.correct(row, policy, now, self.bounds(), None, |state| {
+                    policy.refund(state, charged_at, now, cost)
+                });
+                Ok(Reply::Done)
+            }
+            Operation::Settle(settle) => self.settle_one(&settle).map(Reply::from),
+            Operation::Block(block) => self.block_one(&block).map(Reply::from),
+            // The answers to the key's idempotency tokens stay. A key that shares a state, because the shard is full, is not reset:
+            // that would reset the others.
+            Operation::Reset { policy, keys } => {
+                let (row, mut shard) = self.shard(policy, keys)?;
+                shard.reset(row.own);
+                Ok(Reply::Done)
+            }
+            _ => Err(operation.unsupported()),
+        }
     }
 
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
+    fn settle_one(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
         settle.verify()?;
-        let Settle { policy, keys, now, .. } = settle;
-        if policy.dimensions().len() > 1 {
-            return self.settle_several(&settle);
-        }
+        let Settle { policy, keys, now, .. } = *settle;
         let (row, mut shard) = self.shard(policy, keys)?;
         let bounds = self.bounds();
         let room = shard.room_for(row, now, bounds, &[])?;
-        let charge = shard.take_charge(self.token(row.own, settle.token), &settle, bounds)?;
+        let charge = shard.take_charge(self.token(row.own, settle.token), settle, bounds)?;
         if let Some(charge) = charge {
             let actual = settle.cost.unwrap_or(charge.cost);
             shard.correct(row, policy, now, bounds, room, |state| policy.settle(state, &charge, now, actual));
@@ -361,12 +376,9 @@ impl Limiter for MemoryLimiter {
 
     /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that gets no state of its own, because the shard is full: to block a shared
     /// one would block the others.
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
+    fn block_one(&self, block: &Block<'_>) -> Result<(), Error> {
         block.verify()?;
-        let Block { policy, keys, span, now } = block;
-        if policy.dimensions().len() > 1 {
-            return self.block_several(&block);
-        }
+        let Block { policy, keys, span, now } = *block;
         let (row, mut shard) = self.shard(policy, keys)?;
         let bounds = self.bounds();
         if shard.would_share(row, bounds) {
@@ -374,17 +386,6 @@ impl Limiter for MemoryLimiter {
         }
         let room = shard.room_for(row, now, bounds, &[])?;
         shard.correct(row, policy, now, bounds, room, |state| policy.block(state, now, span));
-        Ok(())
-    }
-
-    /// Removes the keys' own states and keeps the answers to their idempotency tokens. A key that shares a state, because the
-    /// shard is full, is not reset: that would reset the others.
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        if policy.dimensions().len() > 1 {
-            return self.reset_several(policy, keys);
-        }
-        let (row, mut shard) = self.shard(policy, keys)?;
-        shard.reset(row.own);
         Ok(())
     }
 }

@@ -39,7 +39,7 @@ pub use self::parts::PolicyParts;
 /// place.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let policy = Policy::new("api", [
@@ -157,7 +157,7 @@ impl Policy {
     /// the cost.
     ///
     /// ```
-    /// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+    /// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
     /// # fn main() -> Result<(), tidegate_core::Error> {
     /// # pollster::block_on(async {
     /// let login = Policy::new("login", [Quota::fixed_window(5, Millis::from_secs(60))?.by("ip")?])?;

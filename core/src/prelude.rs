@@ -10,7 +10,7 @@
 pub use crate::gate::{self, Events, Gate, OnFailure, Rules};
 pub use crate::{
     Block, BodyFormat, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Identity, Key, Limiter,
-    Millis, Platform, Policy, Quota, Refund, Rejection, Settle, UnixMillis,
+    LimiterExt, Millis, Platform, Policy, Quota, Refund, Rejection, Settle, UnixMillis,
 };
 #[cfg(feature = "std")]
 pub use crate::{DenyCache, Fallback, MemoryLimiter, Shadow, Sharded, Tiered, WhenFull};

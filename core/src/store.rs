@@ -55,7 +55,7 @@ mod native;
 mod under_way;
 mod versioned;
 
-pub use atomic::{Applied, Atomic, AtomicLimiter, Operation};
+pub use atomic::{Applied, Atomic, AtomicLimiter};
 pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
 #[cfg(feature = "lending")]
 pub use lending::{LendingLimiter, lending_capabilities};

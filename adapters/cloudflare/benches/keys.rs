@@ -19,7 +19,7 @@ use std::time::Instant;
 use pollster::block_on;
 use support::{Rig, START_MS};
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Placement};
-use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{At, Measurement, Unit, shortened};
 
 fn main() -> Result<()> {

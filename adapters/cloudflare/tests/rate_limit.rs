@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use pollster::block_on;
 use tidegate_cloudflare::rate_limit::{Binding, RateLimit, RateLimitLimiter};
 use tidegate_core::{
-    Accuracy, Check, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, Refund, Status, UnixMillis,
+    Accuracy, Check, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Policy, Quota, Refund, Status,
+    UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use pollster::block_on;
 use tidegate_core::{
-    Accuracy, Check, Error, ErrorKind, Key, Limiter, Load, Millis, Policy, Quota, Refund, Status, UnixMillis,
+    Accuracy, Check, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Policy, Quota, Refund, Status,
+    UnixMillis,
 };
 use tidegate_fastly::erl::{Erl, ErlLimiter, Rates, Window};
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use pollster::block_on;
 use tidegate_core::store::VersionedValue;
 use tidegate_core::{
-    Check, Decision, Error, ErrorKind, Key, Limiter, Load, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
+    Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, MemoryLimiter, Millis, Policy, Quota, Refund,
+    UnixMillis,
 };
 use tidegate_fastly::kv::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
 

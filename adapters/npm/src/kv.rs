@@ -3,11 +3,10 @@
 use std::cell::{OnceCell, RefCell};
 
 use tidegate_cloudflare::kv::{CAPABILITIES, Config, Isolate, Put, Value, failed};
-use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Operation, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
-use crate::limit::{Asked, Limit, Question};
+use crate::limit::{Limit, Question};
 use crate::options::Options;
 use crate::shared::{leave, leave_bytes, leave_number, leave_text, number, texts, whole, with_bytes, with_text};
 
@@ -55,9 +54,9 @@ impl Limit {
     /// as the one more number.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
-                let (check, peeks) = check_of(&asked)?;
-                let key = asked.keys().sole(&self.policy)?.storage_key(&self.policy);
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
+                let (check, peeks) = check_of(&operation)?;
+                let key = operation.keys().sole(&self.policy)?.storage_key(&self.policy);
                 match made(0).plan(&check, &key)? {
                     Some(value) => {
                         leave_number(number(value.number()));
@@ -127,9 +126,9 @@ impl Limit {
 
 impl Limit {
     fn learn(&self, question: Question, value: f64, read: &Read<'_>) -> i32 {
-        self.with(question, Key::missing_ip(), &mut |asked| {
-            let (check, peeks) = check_of(&asked)?;
-            let key = asked.keys().sole(&self.policy)?.storage_key(&self.policy);
+        self.with(question, Key::missing_ip(), &mut |operation| {
+            let (check, peeks) = check_of(&operation)?;
+            let key = operation.keys().sole(&self.policy)?.storage_key(&self.policy);
             let answer = match read {
                 Ok(bytes) => Ok(bytes.map(<[u8]>::to_vec)),
                 Err(error) => Err(Error::new(error.kind(), error.to_string())),
@@ -141,11 +140,11 @@ impl Limit {
 }
 
 /// A check, its key, and whether it is a peek.
-fn check_of<'a>(asked: &Asked<'a>) -> Result<(Check<'a>, bool), Error> {
-    match asked {
-        Asked::Operation(Operation::Check(check)) => Ok((*check, false)),
-        Asked::Operation(Operation::Peek(check)) => Ok((*check, true)),
-        _ => Err(Error::new(ErrorKind::Unsupported, "Workers KV: only decisions are supported")),
+fn check_of<'a>(operation: &Operation<'a>) -> Result<(Check<'a>, bool), Error> {
+    match operation {
+        Operation::Check(check) => Ok((*check, false)),
+        Operation::Peek(check) => Ok((*check, true)),
+        _ => Err(operation.unsupported()),
     }
 }
 

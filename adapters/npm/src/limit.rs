@@ -1,8 +1,7 @@
 //! A limiter of one policy, as functions of numbers: what a question asks its store, and what the store's answer means. The host
 //! carries both, so WebAssembly never waits, and needs no promises, closures or objects of JavaScript.
 
-use tidegate_core::store::Operation;
-use tidegate_core::{Block, Check, Error, Key, Keys, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Error, Key, Keys, Millis, Operation, Policy, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::options::{Options, misplaced};
@@ -91,25 +90,8 @@ pub(crate) struct Question {
     pub(crate) extra: f64,
 }
 
-/// What is asked of the store.
-pub(crate) enum Asked<'a> {
-    Operation(Operation<'a>),
-    Reset(Keys<'a>),
-}
-
-impl<'a> Asked<'a> {
-    /// The keys that it is about.
-    #[cfg(any(feature = "kv", feature = "versioned"))]
-    pub(crate) const fn keys(&self) -> Keys<'a> {
-        match self {
-            Self::Operation(operation) => operation.keys(),
-            Self::Reset(keys) => *keys,
-        }
-    }
-}
-
 /// Answers a question.
-type Answer<'a> = dyn FnMut(Asked<'_>) -> Result<i32, Error> + 'a;
+type Answer<'a> = dyn FnMut(Operation<'_>) -> Result<i32, Error> + 'a;
 
 impl Limit {
     /// Answers a question: 0 check, 1 peek, 2 settle, to what was charged if the cost is negative, 3 refund, 4 block, 5 reset.
@@ -153,14 +135,11 @@ impl Limit {
             }
             3 => Operation::Refund(Refund::new(policy, keys, cost, UnixMillis::new(extra), now)),
             4 => Operation::Block(Block::new(policy, keys, Millis::new(extra), now)),
-            _ => {
-                self.store.capabilities().supports_reset(policy)?;
-                return answer(Asked::Reset(keys));
-            }
+            _ => Operation::Reset { policy, keys },
         };
         // The memory does so by itself.
         #[cfg(not(feature = "memory"))]
         operation.verify(&self.store.capabilities())?;
-        answer(Asked::Operation(operation))
+        answer(operation)
     }
 }

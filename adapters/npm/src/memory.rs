@@ -5,11 +5,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Policy};
+use tidegate_core::{Capabilities, Error, Limiter, MemoryLimiter, Operation, Policy};
 use wasm_bindgen::prelude::*;
 
-use crate::limit::{Asked, Limit, Question};
+use crate::limit::{Limit, Question};
 use crate::options::Options;
 use crate::shared::{leave, with_text};
 
@@ -52,35 +51,16 @@ impl Store {
 impl Limit {
     /// Answers a question at once: see [`Limit::with`]. The key has so many bytes.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
-        with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| answer(&self.policy, asked))
-        })
+        with_text(length, |key| self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut answer))
     }
 }
 
 /// Asks the counts. The host has drawn their secret.
-fn answer(policy: &Policy, asked: Asked<'_>) -> Result<i32, Error> {
-    let memory = made([0; 2]);
-    let decision = match asked {
-        Asked::Operation(Operation::Check(check)) => memory.decide(check),
-        Asked::Operation(Operation::Peek(check)) => at_once(memory.peek(check)),
-        Asked::Operation(Operation::Settle(settle)) => at_once(memory.settle(settle)),
-        Asked::Operation(Operation::Refund(refund)) => return at_once(memory.refund(refund)).map(|()| 0),
-        Asked::Operation(Operation::Block(block)) => return at_once(memory.block(block)).map(|()| 0),
-        Asked::Reset(keys) => return at_once(memory.reset(policy, keys)).map(|()| 0),
-        Asked::Operation(_) => return Err(unknown()),
-    };
-    decision.map(|decision| leave(&decision))
-}
-
-/// What a future of the memory ends with, which waits for nothing.
-fn at_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(unknown()),
+fn answer(operation: Operation<'_>) -> Result<i32, Error> {
+    let reply = pin!(made([0; 2]).apply(operation));
+    // The memory waits for nothing.
+    match reply.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => Ok(reply?.decided().map_or(0, leave)),
+        Poll::Pending => Err(operation.unsupported()),
     }
-}
-
-fn unknown() -> Error {
-    Error::new(ErrorKind::Unsupported, "the memory does not know this operation")
 }

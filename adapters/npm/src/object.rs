@@ -5,12 +5,11 @@ use std::num::NonZero;
 use tidegate_cloudflare::durable_objects::{
     CAPABILITIES, Clock, Config, Counter, HostRows, ObjectStorage, Placement, Reply, Sweep, Thrown,
 };
-use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Check, Error, ErrorKind, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Error, ErrorKind, Operation, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
-use crate::limit::{Asked, Limit, Question};
+use crate::limit::{Limit, Question};
 use crate::options::Options;
 use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_text};
 
@@ -41,10 +40,10 @@ impl Limit {
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         let Store { config, borrowing } = &self.store;
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
                 leave_number(0.0);
-                let question = match (asked, borrowing) {
-                    (Asked::Operation(Operation::Check(check)), Some(borrowing)) => match borrowing.begin(&check)? {
+                let question = match (operation, borrowing) {
+                    (Operation::Check(check), Some(borrowing)) => match borrowing.begin(&check)? {
                         Begun::Decided(decision, then) => {
                             leave(&decision);
                             let Some(asked) = then else { return Ok(0) };
@@ -57,8 +56,8 @@ impl Limit {
                         }
                         Begun::AskPlainly => config.question(Operation::Check(check))?,
                     },
-                    (Asked::Operation(operation), _) => config.question(operation)?,
-                    (Asked::Reset(keys), _) => config.reset_question(&self.policy, keys)?,
+                    (Operation::Reset { policy, keys }, _) => config.reset_question(policy, keys)?,
+                    _ => config.question(operation)?,
                 };
                 Ok(leave_text(&question))
             })

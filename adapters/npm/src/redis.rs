@@ -1,13 +1,12 @@
 //! Redis as the store: Upstash over REST, or any server behind a client of JavaScript.
 
-use tidegate_core::store::Operation;
-use tidegate_core::{Capabilities, Check, Error, Key, Millis, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Error, Key, Millis, Operation, Policy, UnixMillis};
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script, answer, nonsense, question, refused, status};
 use wasm_bindgen::prelude::*;
 
 use crate::borrowing::{Begun, Borrowing, call_of, nth_of};
-use crate::limit::{Asked, Limit, Question};
+use crate::limit::{Limit, Question};
 use crate::options::Options;
 use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, whole, with_bytes, with_text};
 
@@ -47,14 +46,11 @@ impl Limit {
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, is_lent: bool) -> i32 {
         let Store { clock, min_ttl, borrowing, .. } = &self.store;
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
-                let operation = match asked {
-                    Asked::Operation(operation) => operation,
-                    Asked::Reset(keys) => {
-                        let call = Call::reset(&self.policy, keys)?;
-                        return Ok(leave_words(None, &call, Script::Lending, 0));
-                    }
-                };
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
+                if let Operation::Reset { policy, keys } = operation {
+                    let call = Call::reset(policy, keys)?;
+                    return Ok(leave_words(None, &call, Script::Lending, 0));
+                }
                 if let (Operation::Check(check), Some(borrowing), false) = (operation, borrowing, is_lent) {
                     match borrowing.begin(&check)? {
                         Begun::Decided(decision, None) => return Ok(leave(&decision)),
@@ -85,8 +81,10 @@ impl Limit {
     pub fn read(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64, call: f64) -> i32 {
         let (nth, place) = (nth_of(call), (whole(call) & 3) as usize);
         let script = SCRIPTS.get(place).copied().unwrap_or(Script::Lending);
-        self.with(Question { kind, cost, now, extra }, Key::missing_ip(), &mut |asked| {
-            let Asked::Operation(operation) = asked else { return Ok(0) };
+        self.with(Question { kind, cost, now, extra }, Key::missing_ip(), &mut |operation| {
+            if let Operation::Reset { .. } = operation {
+                return Ok(0);
+            }
             if let (Operation::Check(check), Some(borrowing), true) = (operation, &self.store.borrowing, nth > 0) {
                 let answer = with_text(length, |text| {
                     let (asked, answer) = text.split_once('\n').unwrap_or_default();

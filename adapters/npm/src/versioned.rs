@@ -1,10 +1,10 @@
 //! A store with conditional writes: Netlify Blobs, or Deno KV. The host reads and writes.
 
-use tidegate_core::store::{Changed, Operation};
-use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Key, Millis, Policy};
+use tidegate_core::store::Changed;
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift, Error, Key, Millis, Operation, Policy};
 use wasm_bindgen::prelude::*;
 
-use crate::limit::{Asked, Limit, Question};
+use crate::limit::{Limit, Question};
 use crate::options::Options;
 use crate::shared::{leave, leave_bytes, leave_number, leave_text, number, with_bytes, with_text};
 
@@ -39,9 +39,9 @@ impl Limit {
     /// Leaves the name of the value that a question is about. Nothing in it needs an escape.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
-            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |asked| {
+            self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
                 // The names of Netlify's blobs are paths, and no name can also be a folder.
-                Ok(leave_text(&asked.keys().sole(&self.policy)?.storage_key(&self.policy).replace('/', "%2F")))
+                Ok(leave_text(&operation.keys().sole(&self.policy)?.storage_key(&self.policy).replace('/', "%2F")))
             })
         })
     }
@@ -50,8 +50,10 @@ impl Limit {
     /// the bytes to be stored in the value's place; the one more number is how long to keep them. Returns 0 if nothing is to
     /// be stored. The decision counts once they are.
     pub fn read(&self, kind: u32, length: i32, cost: f64, now: f64, extra: f64) -> i32 {
-        self.with(Question { kind, cost, now, extra }, Key::missing_ip(), &mut |asked| {
-            let Asked::Operation(operation) = asked else { return Ok(0) };
+        self.with(Question { kind, cost, now, extra }, Key::missing_ip(), &mut |operation| {
+            if let Operation::Reset { .. } = operation {
+                return Ok(0);
+            }
             let Changed { decision, value } = changed(&operation, length)?;
             leave(&decision);
             let Some((bytes, ttl)) = value else { return Ok(0) };

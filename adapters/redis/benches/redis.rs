@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use peer::Peer;
 use support::Server;
 use tidegate_core::lending::Terms;
-use tidegate_core::{Check, Fallback, Key, Keys, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Fallback, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, median, shortened};
 use tidegate_redis::wire::Script;
 use tidegate_redis::{Config, Redis, RedisLimiter};

@@ -3,9 +3,9 @@
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::{Answer, Granted, Lender, Question, Returned, can_lend};
-use tidegate_core::store::{Applied, Operation};
+use tidegate_core::store::Applied;
 use tidegate_core::{
-    ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Policy, Rule, Settle, UnixMillis,
+    ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Operation, Policy, Rule, Settle, UnixMillis,
 };
 
 use crate::answered;
@@ -43,7 +43,7 @@ impl<'a> Call<'a> {
             Operation::Refund(_) => "r",
             Operation::Settle(_) => "s",
             Operation::Block(_) => "b",
-            _ => return Err(Error::new(ErrorKind::Unsupported, "no script knows this operation")),
+            _ => return Err(operation.unsupported()),
         };
         let names = state_keys(operation.policy(), operation.keys())?;
         let token = match operation {

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
-use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
+use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy};
 
 use crate::answered::answered;
 use crate::call::Call;
@@ -40,7 +40,7 @@ pub enum Answer {
 /// It stores what `Redis` stores, so both may count in one database.
 ///
 /// ```
-/// use tidegate_redis::{Answer, Check, Connection, Error, Key, Limiter, Millis, Policy, Quota, RedisOver, UnixMillis};
+/// use tidegate_redis::{Answer, Check, Connection, Error, Key, LimiterExt, Millis, Policy, Quota, RedisOver, UnixMillis};
 ///
 /// /// A server that answers every check as if it were the key's first.
 /// struct Admits;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_core::Check;
 #[cfg(any(feature = "resp", feature = "rest"))]
 use tidegate_core::lending::{Answer, Question, can_lend};
-use tidegate_core::store::{Applied, Operation};
-use tidegate_core::{Error, Keys, MaybeSend, MaybeSync, Millis, Policy};
+use tidegate_core::store::Applied;
+use tidegate_core::{Error, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy};
 
 use crate::call::Call;
 use crate::script::Script;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::lending::{Answer, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
-use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Policy};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
+use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Operation, Policy};
 
 use crate::answered::answered;
 use crate::call::Call;
@@ -30,7 +30,7 @@ pub type RedisLimiter = AtomicLimiter<Redis>;
 /// tokio runtime that has I/O and time enabled.
 ///
 /// ```no_run
-/// use tidegate_redis::{Config, Key, Limiter, Millis, Policy, Quota, Redis, Refund, UnixMillis};
+/// use tidegate_redis::{Config, Key, LimiterExt, Millis, Policy, Quota, Redis, Refund, UnixMillis};
 /// # async fn run(policy: &Policy, key: &Key) -> Result<(), tidegate_core::Error> {
 /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379").deadline(Millis::new(20)))?.limiter();
 /// limiter.reset(policy, key.into()).await?;

@@ -7,8 +7,8 @@
 
 use tidegate_core::algorithm::WindowState;
 use tidegate_core::{
-    Capabilities, Check, Decision, Dimensions, Error, ErrorKind, Keys, Limiter, MAX_CLOCK_SKEW, Policy, PolicyState,
-    QuotaState, Refund, UnixMillis,
+    Capabilities, Check, Decision, Dimensions, Error, Limiter, MAX_CLOCK_SKEW, Operation, PolicyState, QuotaState,
+    Reply, UnixMillis,
 };
 
 use crate::ballot::MARK;
@@ -149,8 +149,15 @@ impl<B: Atomics> SpinWindow<B> {
         Ok(before)
     }
 
+    async fn reset_key(&self, key: &str) -> Result<(), Error> {
+        let Some(Windows { row, before, .. }) = self.windows(key).await? else { return Ok(()) };
+        for name in [before.name(key), row.name(key), windows_name(key)] {
+            self.bucket.delete(&name).await?;
+        }
+        Ok(())
+    }
+
     async fn decide(&self, check: Check<'_>, charge: bool) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
         let Check { policy, now, .. } = check;
         let (rule, key) = (policy.quotas()[0].rule(), check.keys.sole(policy)?.storage_key(policy));
         let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
@@ -179,26 +186,17 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
         CAPABILITIES
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.decide(check, true).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.decide(check, false).await
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "SpinWindow cannot refund: a fixed window on increments only counts up"))
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.capabilities().supports_policy(policy)?;
-        let key = keys.sole(policy)?.storage_key(policy);
-        let Some(Windows { row, before, .. }) = self.windows(&key).await? else { return Ok(()) };
-        for name in [before.name(&key), row.name(&key), windows_name(&key)] {
-            self.bucket.delete(&name).await?;
+    /// A refund is unsupported, because a fixed window on increments only counts up.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&CAPABILITIES_WINDOW)?;
+        match operation {
+            Operation::Check(check) => self.decide(check, true).await.map(Reply::from),
+            Operation::Peek(check) => self.decide(check, false).await.map(Reply::from),
+            Operation::Reset { policy, keys } => {
+                self.reset_key(&keys.sole(policy)?.storage_key(policy)).await.map(Reply::from)
+            }
+            _ => Err(operation.unsupported()),
         }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
-use tidegate_core::{Ceiling, Check, Decision, Error, Key, Limiter, Load};
+use tidegate_core::{Ceiling, Check, Decision, Error, Key, LimiterExt, Load};
 use tidegate_spin::SpinKv;
 
 fn ceiling(limit: u64, in_flight: u64) -> u64 {

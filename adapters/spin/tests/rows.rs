@@ -7,7 +7,8 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, fixed};
 use tidegate_core::{
-    Check, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
+    Check, ErrorKind, Key, Limiter, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund,
+    UnixMillis,
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 

@@ -100,7 +100,7 @@ impl Charge {
     /// [is a replay](Decision::is_replay). So it can be retried after a timeout.
     ///
     /// # Errors
-    /// As [`Limiter::settle`](tidegate_core::Limiter::settle). [`UnknownCharge`](ErrorKind::UnknownCharge) if it is
+    /// As [`LimiterExt::settle`](tidegate_core::LimiterExt::settle). [`UnknownCharge`](ErrorKind::UnknownCharge) if it is
     /// [too late](tidegate_core::gate::Gate::settle_within), or if the store failed and the request was not charged. The layer
     /// has logged the error.
     pub async fn settle(&self, actual: u64) -> Result<Decision, Error> {

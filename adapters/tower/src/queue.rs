@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, Policy, Refund, Status, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, Key, Limiter, LimiterExt, Policy, Refund, Status, UnixMillis};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The longest random time that is added to a wait.
@@ -120,7 +120,7 @@ impl<L: Limiter> Queue<L> {
     /// A caller may stop waiting: the line goes on without it. If the store was just asked, it may have charged the request.
     ///
     /// # Errors
-    /// As [`Limiter::check`], and as [`Limiter::refund`] for a leaky bucket whose delay ends after the deadline.
+    /// As [`LimiterExt::check`], and as [`LimiterExt::refund`] for a leaky bucket whose delay ends after the deadline.
     /// [`Invalid`](ErrorKind::Invalid) for a cost above the limit, for which no wait helps, and for a policy with a concurrency
     /// limit.
     pub async fn until_admitted(

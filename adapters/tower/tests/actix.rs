@@ -14,7 +14,7 @@ use std::thread;
 
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
-use support::Failing;
+use support::failing;
 use tidegate_core::{ErrorKind, Limiter, MemoryLimiter, Platform};
 
 /// Serves the example until the test ends.
@@ -59,7 +59,7 @@ fn a_burst_is_admitted_up_to_the_limit() {
 
 #[test]
 fn a_store_that_is_down_is_what_the_rule_says() {
-    let server = serve(Failing(ErrorKind::Unavailable));
+    let server = serve(failing(ErrorKind::Unavailable));
     assert!(ask(server, "GET /").starts_with("HTTP/1.1 200"));
     assert!(ask(server, "POST /login").starts_with("HTTP/1.1 503"));
 }

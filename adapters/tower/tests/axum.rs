@@ -10,7 +10,7 @@ mod support;
 
 use futures_util::future::join_all;
 use http::Response;
-use support::Failing;
+use support::failing;
 use support::server::Server;
 use tidegate_core::{ErrorKind, MemoryLimiter, Platform};
 
@@ -68,7 +68,7 @@ async fn only_the_header_of_the_platform_identifies_clients() {
 
 #[tokio::test]
 async fn requests_pass_and_are_marked_while_the_store_is_down() {
-    let server = Server::start(example::app(Failing(ErrorKind::Unavailable), Platform::Direct).unwrap()).await;
+    let server = Server::start(example::app(failing(ErrorKind::Unavailable), Platform::Direct).unwrap()).await;
     for _ in 0..10 {
         let answer = server.get("/", &[]).await;
         assert_eq!(answer.status(), 200);

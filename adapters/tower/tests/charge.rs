@@ -15,11 +15,11 @@ use axum::{Extension, Router};
 use futures_util::future::join_all;
 use http::Response;
 use support::server::Server;
-use support::{Failing, gate};
+use support::{failing, gate};
 use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    Settle, Status, UnixMillis,
+    Capabilities, Check, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota,
+    Reply, Status, UnixMillis, limiter_fn,
 };
 use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::sync::Barrier;
@@ -157,27 +157,12 @@ impl Limiter for Recording {
         self.limiter.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.limiter.apply(operation).await;
+        let Operation::Check(check) = operation else { return reply };
         let idempotency = check.idempotency.unwrap();
         self.tokens.lock().unwrap().push((idempotency.token.to_string(), idempotency.ttl));
-        let decision = self.limiter.check(check).await;
-        self.error.map_or(decision, |kind| Err(Error::new(kind, "the answer was lost")))
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.limiter.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter.reset(policy, keys).await
+        self.error.map_or(reply, |kind| Err(Error::new(kind, "the answer was lost")))
     }
 }
 
@@ -229,7 +214,7 @@ async fn a_handler_with_a_charge_also_runs_while_the_store_is_down() {
     async fn chat(Extension(charge): Extension<Charge>) -> String {
         charge.settle(45).await.map_or_else(|error| error.kind().to_string(), |_| "settled".to_string())
     }
-    let down = Arc::new(Failing(ErrorKind::Unavailable));
+    let down = Arc::new(failing(ErrorKind::Unavailable));
     let server = Server::start(Router::new().route("/", get(chat)).layer(estimating(&down, 30))).await;
     let answer = server.get("/", &[CLIENT]).await;
     assert_eq!((answer.status().as_u16(), answer.body().as_str()), (200, "unavailable"));
@@ -260,35 +245,13 @@ async fn a_settlement_after_its_time_is_an_error() {
     }
 }
 
-/// A limiter without the features that a settlement needs.
-struct Lesser(Capabilities);
-
-impl Limiter for Lesser {
-    fn capabilities(&self) -> Capabilities {
-        self.0
-    }
-
-    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
-        unreachable!("no layer is built")
-    }
-
-    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        unreachable!("no layer is built")
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        unreachable!("no layer is built")
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        unreachable!("no layer is built")
-    }
-}
-
 #[test]
 fn what_cannot_be_settled_is_rejected_when_the_layer_is_built() {
     for capabilities in [Capabilities::EXACT.idempotency(false), Capabilities::EXACT.costs(false)] {
-        let error = layer(&Arc::new(Lesser(capabilities))).estimate(|_| 1).map(drop).unwrap_err();
+        let error = layer(&Arc::new(limiter_fn(capabilities, |_| unreachable!("no layer is built"))))
+            .estimate(|_| 1)
+            .map(drop)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
     let gate = gate(MemoryLimiter::new(), policy(), OnFailure::Open).unwrap();

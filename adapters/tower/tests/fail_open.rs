@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
 use proptest::prelude::*;
-use support::Failing;
 use support::log::Log;
+use support::{SECRET, failing};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{
@@ -102,7 +102,7 @@ async fn contention_for_one_key_admits_no_more_than_the_limit() {
 #[tokio::test]
 async fn only_a_store_failure_opens() {
     for kind in ErrorKind::ALL {
-        let response = ask(&open(Failing(kind), 1, Platform::Direct), Request::new(String::new())).await;
+        let response = ask(&open(failing(kind), 1, Platform::Direct), Request::new(String::new())).await;
         let opened = response.status() == 200;
         assert_eq!(opened, matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout), "{kind}");
         assert_eq!(
@@ -112,7 +112,7 @@ async fn only_a_store_failure_opens() {
         if !opened {
             assert_eq!(response.status(), 503, "{kind}");
             assert!(response.body().contains(kind.name()), "{}", response.body());
-            assert!(!response.body().contains(Failing::SECRET));
+            assert!(!response.body().contains(SECRET));
             assert_eq!(response.extensions().get::<Verdict>().unwrap().error().unwrap().kind(), kind);
         }
     }
@@ -151,7 +151,7 @@ async fn every_failure_is_logged_without_secrets() {
     for kind in ErrorKind::ALL {
         let mut request = Request::new(String::new());
         request.extensions_mut().insert(Key::new("sub:alice"));
-        let admitted = ask(&open(Failing(kind), 1, Platform::Direct), request).await.status() == 200;
+        let admitted = ask(&open(failing(kind), 1, Platform::Direct), request).await.status() == 200;
         assert_eq!(admitted, kind.is_store_failure());
         let expected = if admitted {
             format!("WARN message=the store does not answer store=default error=\"{kind}\"")
@@ -168,7 +168,7 @@ async fn every_failure_is_logged_without_secrets() {
 async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response() {
     let log = Log::default();
     let _guard = log.record();
-    let layer = open(Failing(ErrorKind::Timeout), 1, Platform::Direct).estimate(|_| 30).unwrap();
+    let layer = open(failing(ErrorKind::Timeout), 1, Platform::Direct).estimate(|_| 30).unwrap();
     let service = service_fn(|request: Request<String>| async move {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert_eq!(format!("{charge:?}"), "Charge(…)");

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
-use support::Failing;
+use support::failing;
 use tidegate_core::gate::{Claims, Gate, InvalidToken, OnFailure, Rules, TokenRules, VerifyToken};
 use tidegate_core::{ClientIpSource, ErrorKind, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
 use tidegate_tower::RateLimitLayer;
@@ -73,7 +73,7 @@ async fn an_error_of_the_store_is_unavailable() {
     let (_reporter, health) = tonic_health::server::health_reporter();
     let quota = Quota::sliding_log(2, Millis::from_secs(60)).unwrap();
     let rules = Rules::all(Policy::new("api", [quota]).unwrap(), OnFailure::Closed);
-    let gate = Gate::new(rules, Failing(ErrorKind::Timeout), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let gate = Gate::new(rules, failing(ErrorKind::Timeout), ClientIpSource::new(Platform::Vercel)).unwrap();
     let server = Server::builder().layer(RateLimitLayer::new(gate).unwrap()).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let status = call(address).await.unwrap_err();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use support::{Failing, gate};
+use support::{failing, gate};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
     BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
@@ -133,14 +133,14 @@ async fn a_body_tells_its_size_and_its_end() {
 #[tokio::test]
 async fn the_fail_mode_decides_on_a_store_failure() {
     let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
-    let failing = |on_failure| gate(Failing(ErrorKind::Unavailable), bucket(), on_failure).unwrap();
-    let open = of(failing(OnFailure::Open));
+    let gated = |on_failure| gate(failing(ErrorKind::Unavailable), bucket(), on_failure).unwrap();
+    let open = of(gated(OnFailure::Open));
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
     assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");
     assert!(response.extensions().get::<Verdict>().unwrap().error().is_some());
 
-    let closed = of(failing(OnFailure::Closed));
+    let closed = of(gated(OnFailure::Closed));
     let response = ask(&closed, request(|_| {})).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), r#"{"error":"limiter_unavailable","kind":"unavailable"}"#);
@@ -148,7 +148,7 @@ async fn the_fail_mode_decides_on_a_store_failure() {
     assert!(response.extensions().get::<Verdict>().unwrap().error().is_some());
 
     // A policy that the limiter cannot apply fails when the gate is built.
-    let error = gate(Failing(ErrorKind::Unavailable), policy(1), OnFailure::Open).map(drop).unwrap_err();
+    let error = gate(failing(ErrorKind::Unavailable), policy(1), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 

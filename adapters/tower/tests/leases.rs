@@ -17,9 +17,9 @@ use axum::routing::get;
 use redis_server::{MIN_TTL, NOW};
 use support::server::Server;
 use tidegate_core::gate::{Gate, Rules};
-use tidegate_core::lending::{Answer, Question};
+
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, Key, Keys, Limiter, Millis, Platform, Policy, Refund, Settle,
+    Capabilities, Check, ClientIpSource, Error, Key, Limiter, LimiterExt, Millis, Operation, Platform, Reply,
     UnixMillis,
 };
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
@@ -52,32 +52,13 @@ impl Limiter for Slow {
         self.lender.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.lender.check(check).await
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let Operation::Lend(..) = operation else { return self.lender.apply(operation).await };
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let answer = self.lender.lend(check, question).await;
+        let reply = self.lender.apply(operation).await;
         tokio::time::sleep(DELAY).await;
         self.answered.fetch_add(1, Ordering::SeqCst);
-        answer
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.lender.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.lender.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.lender.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.lender.reset(policy, keys).await
+        reply
     }
 }
 

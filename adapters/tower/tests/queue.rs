@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    UnixMillis,
+    Capabilities, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Operation, Policy, Quota, Reply, UnixMillis,
 };
 use tidegate_tower::Queue;
 use tokio::time::Instant;
@@ -22,21 +21,11 @@ impl Limiter for Counted {
         self.0.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(_) = operation {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.apply(operation).await
     }
 }
 

@@ -18,11 +18,11 @@ use futures_util::stream;
 use http::{Request, Response};
 use support::log::Log;
 use support::server::Server;
-use support::{Failing, gate};
+use support::{failing, gate};
 use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund,
-    Settle, UnixMillis,
+    Capabilities, Check, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota,
+    Reply, UnixMillis,
 };
 use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -251,33 +251,23 @@ impl Limiter for Watched {
         self.limiter.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if self.fails {
-            return Err(Error::new(ErrorKind::Unavailable, "it is down"));
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Check(_) if self.fails => return Err(Error::new(ErrorKind::Unavailable, "it is down")),
+            Operation::Settle(_) => {
+                self.settled.fetch_add(1, Ordering::Relaxed);
+                let refused = self.refuses.lock().unwrap().pop();
+                if let Some(kind) = refused {
+                    return Err(Error::new(kind, "the test's"));
+                }
+            }
+            _ => {}
         }
-        let decision = self.limiter.check(check).await?;
-        if self.loses { Err(Error::new(ErrorKind::Timeout, "the answer was lost")) } else { Ok(decision) }
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.settled.fetch_add(1, Ordering::Relaxed);
-        let refused = self.refuses.lock().unwrap().pop();
-        if let Some(kind) = refused {
-            return Err(Error::new(kind, "the test's"));
+        let reply = self.limiter.apply(operation).await?;
+        match operation {
+            Operation::Check(_) if self.loses => Err(Error::new(ErrorKind::Timeout, "the answer was lost")),
+            _ => Ok(reply),
         }
-        self.limiter.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter.reset(policy, keys).await
     }
 }
 
@@ -364,6 +354,6 @@ async fn a_slot_is_free_after_its_lifetime() {
 
 #[test]
 fn a_limiter_without_slots_rejects_the_policy_when_the_gate_is_built() {
-    let error = gate(Failing(ErrorKind::Unavailable), policy(), OnFailure::Open).map(drop).unwrap_err();
+    let error = gate(failing(ErrorKind::Unavailable), policy(), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

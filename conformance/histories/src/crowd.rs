@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tidegate_core::algorithm::Concurrency;
-use tidegate_core::{Block, Check, Error, Key, Limiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis};
+use tidegate_core::{
+    Block, Check, Error, Key, Limiter, LimiterExt, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
+};
 
 /// A policy, and what happens to its keys.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Keys, Limiter, MemoryLimiter, Platform,
-    Policy, Refund,
+    Accuracy, Capabilities, ClientIpSource, Error, ErrorKind, Limiter, MemoryLimiter, Operation, Platform,
 };
 use tidegate_guest_protocol::{Answer, Fixed, Judged, Reply, Route};
 
@@ -210,19 +209,7 @@ impl Limiter for OnlyDeclares {
         self.0
     }
 
-    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.check(check).await
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this only declares"))
+    async fn apply(&self, operation: Operation<'_>) -> Result<tidegate_core::Reply, Error> {
+        Err(operation.unsupported())
     }
 }

@@ -7,7 +7,7 @@ use crate::{ChargeId, Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 /// Concurrency limit: at most `limit` requests are in flight at once.
 ///
 /// A request takes a slot when it is admitted, whatever it costs, and gives it back when it is
-/// [settled](crate::Limiter::settle). A slot that is not given back, because its holder died, is free after `lifetime`. So
+/// [settled](crate::LimiterExt::settle). A slot that is not given back, because its holder died, is free after `lifetime`. So
 /// `lifetime` should be longer than the longest request: a request that takes longer no longer counts.
 ///
 /// A slot belongs to one [charge](ChargeId). Giving back a slot that has expired frees no other request's slot.

@@ -14,103 +14,16 @@ pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
 use crate::lending::Terms;
-#[cfg(feature = "lending")]
-use crate::lending::{Answer, Question};
 use crate::limiter::{deny_cache, fallback};
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{
-    BoxFuture, Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Keys,
-    Limiter, MaybeSend, MaybeSync, Millis, Policy, Refund, Settle, Shadow, ShadowCounts, Tiered, UnixMillis,
+    Capabilities, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis, Operation, Policy,
+    Reply, Shadow, ShadowCounts, Tiered, UnixMillis,
 };
 
-/// What a gate asks for the decisions of a store.
-#[derive(Clone)]
-pub(super) enum Asked<'s> {
-    /// The store itself.
-    Store(Arc<Watched<'s>>),
-    /// A limiter around it.
-    Around(Arc<dyn Decides + 's>),
-}
-
-/// The part of a limiter that a gate uses. The rest of those around stores would be code that nobody calls, which is much in
-/// WebAssembly.
-pub(super) trait Decides: MaybeSend + MaybeSync {
-    fn can(&self) -> Capabilities;
-
-    fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
-
-    #[cfg(feature = "lending")]
-    fn grant<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>>;
-
-    fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>>;
-}
-
-impl<L: Limiter> Decides for L {
-    fn can(&self) -> Capabilities {
-        self.capabilities()
-    }
-
-    fn decide<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
-        Box::pin(self.check(check))
-    }
-
-    #[cfg(feature = "lending")]
-    fn grant<'a>(&'a self, check: Check<'a>, question: Question) -> BoxFuture<'a, Result<Answer, Error>> {
-        Box::pin(self.lend(check, question))
-    }
-
-    fn correct<'a>(&'a self, settle: Settle<'a>) -> BoxFuture<'a, Result<Decision, Error>> {
-        Box::pin(self.settle(settle))
-    }
-}
-
-impl Limiter for Asked<'_> {
-    fn capabilities(&self) -> Capabilities {
-        match self {
-            Self::Store(store) => store.limiter.erased_capabilities(),
-            Self::Around(limiter) => limiter.can(),
-        }
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Store(store) => store.watch(check.now, store.limiter.erased_check(check)).await,
-            Self::Around(limiter) => limiter.decide(check).await,
-        }
-    }
-
-    #[cfg(feature = "lending")]
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        match self {
-            Self::Store(store) => store.watch(check.now, store.limiter.erased_lend(check, question)).await,
-            Self::Around(limiter) => limiter.grant(check, question).await,
-        }
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        match self {
-            Self::Store(store) => store.watch(settle.now, store.limiter.erased_settle(settle)).await,
-            Self::Around(limiter) => limiter.correct(settle).await,
-        }
-    }
-
-    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(never_asked())
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(never_asked())
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Err(never_asked())
-    }
-}
-
-fn never_asked() -> Error {
-    Error::new(ErrorKind::Unsupported, "a gate asks only for decisions and settlements")
-}
+/// A store, or the limiter around one.
+type Store<'s> = Arc<dyn ErasedLimiter + 's>;
 
 /// The part of each limit that is admitted without the store, in percent, unless the file says otherwise.
 const PERCENT: u8 = 10;
@@ -297,11 +210,31 @@ pub(super) struct Composed<'s> {
     rules: Option<StoreRules>,
     /// The terms on which limits are lent.
     leases: Vec<Terms>,
-    pub(super) limiter: Asked<'s>,
+    store: Arc<Watched<'s>>,
+    /// The outermost limiter around it, if there is any. Without one, a call takes one future in a box less.
+    around: Option<Store<'s>>,
     #[cfg(feature = "lending")]
     borrowing: Option<Arc<Borrowing<'s>>>,
     /// With the name of the limit that each is about.
-    shadows: Vec<(Box<str>, Arc<Shadow<Asked<'s>>>)>,
+    shadows: Vec<(Box<str>, Arc<Shadow<Store<'s>>>)>,
+}
+
+impl Limiter for Composed<'_> {
+    fn capabilities(&self) -> Capabilities {
+        match &self.around {
+            Some(around) => around.capabilities(),
+            None => self.store.capabilities(),
+        }
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let asked = self.around.as_deref().unwrap_or(&*self.store.limiter);
+        let reply = asked.erased_apply(operation).await;
+        if self.around.is_none() {
+            self.store.watch(&operation, &reply);
+        }
+        reply
+    }
 }
 
 /// The stores of a gate.
@@ -330,11 +263,11 @@ pub(super) fn composed<'s>(
             found.push(same.clone());
             continue;
         }
-        let limiter = Asked::Store(Arc::clone(store));
         let mut composed = Composed {
             rules: rules.cloned(),
             leases,
-            limiter,
+            store: Arc::clone(store),
+            around: None,
             #[cfg(feature = "lending")]
             borrowing: None,
             shadows: Vec::new(),
@@ -377,22 +310,21 @@ impl StoreRules {
     fn put_fallback<'s>(&self, composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
         let Some(rules) = &self.fallback else { return Ok(()) };
         let backup = place(stores, &rules.store, &self.named("fallback"))?;
-        let around = Fallback::by(composed.limiter.clone(), rules.percent, backup);
+        let around = Fallback::by(composed.outermost(), rules.percent, backup);
         let around = around.map_err(|error| self.at("fallback", &error))?.at_most(rules.at_most).unobserved();
-        composed.limiter = Asked::Around(Arc::new(around));
+        composed.around = Some(Arc::new(around));
         Ok(())
     }
 
     /// Puts around a store, from the inside: the cache of its denials, the proposals, and what is asked first.
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     fn put_around<'s>(&self, composed: &mut Composed<'s>, stores: &Stores<'s>) -> Result<(), Error> {
-        let limiter = &mut composed.limiter;
         if let Some(CacheRules { hold, capacity }) = self.deny_cache {
-            let around = DenyCache::new(limiter.clone()).hold(hold).capacity(capacity);
-            *limiter = Asked::Around(Arc::new(around));
+            let around = DenyCache::new(composed.outermost()).hold(hold).capacity(capacity);
+            composed.around = Some(Arc::new(around));
         }
         for rules in &self.shadows {
-            let can = limiter.capabilities();
+            let can = composed.capabilities();
             let placed = match can.dimensions {
                 Dimensions::Grouped => rules.proposal.clone().place_by_key().ok(),
                 _ => None,
@@ -400,29 +332,33 @@ impl StoreRules {
             let proposal = placed.unwrap_or_else(|| rules.proposal.clone());
             can.supports_policy(&proposal).map_err(|error| self.at("shadow", &error))?;
             let name = proposal.name().into();
-            let shadow = Arc::new(Shadow::new(limiter.clone(), proposal));
-            *limiter = Asked::Around(Arc::clone(&shadow) as Arc<dyn Decides + 's>);
+            let shadow = Arc::new(Shadow::new(composed.outermost(), proposal));
+            composed.around = Some(Arc::clone(&shadow) as Store<'s>);
             composed.shadows.push((name, shadow));
         }
         if let Some(rules) = &self.near {
             let near = place(stores, &rules.store, &self.named("near"))?;
-            let tiered = Tiered::new(near, rules.policy.clone(), limiter.clone());
-            *limiter = Asked::Around(Arc::new(tiered.map_err(|error| self.at("near", &error))?));
+            let tiered = Tiered::new(near, rules.policy.clone(), composed.outermost());
+            composed.around = Some(Arc::new(tiered.map_err(|error| self.at("near", &error))?));
         }
         Ok(())
     }
 }
 
 impl<'s> Composed<'s> {
+    fn outermost(&self) -> Store<'s> {
+        self.around.clone().unwrap_or_else(|| Arc::clone(&self.store) as Store<'s>)
+    }
+
     /// Puts the borrowers of its limits around a store, outside of its replacement: they spend their loans while the store is down.
     #[cfg(feature = "lending")]
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     fn put_borrowers(&mut self) -> Result<(), Error> {
-        let can = self.limiter.capabilities();
+        let can = self.capabilities();
         // A store that neither borrows by itself nor lends is an error that names its rule.
         if !self.leases.is_empty() && can.lends && !can.borrows {
-            let borrowing = Arc::new(Borrowing::new(self.limiter.clone(), &self.leases)?);
-            self.limiter = Asked::Around(Arc::clone(&borrowing) as Arc<dyn Decides + 's>);
+            let borrowing = Arc::new(Borrowing::new(self.outermost(), &self.leases)?);
+            self.around = Some(Arc::clone(&borrowing) as Store<'s>);
             self.borrowing = Some(borrowing);
         }
         Ok(())
@@ -470,9 +406,9 @@ pub(super) fn lends(limit: &str, Watched { name, limiter: store, .. }: &Watched<
 }
 
 /// The store with this name.
-fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Asked<'s>, Error> {
+fn place<'s>(stores: &Stores<'s>, wanted: &str, field: &str) -> Result<Store<'s>, Error> {
     let found = stores.iter().find(|store| *store.name == *wanted);
-    found.map(|store| Asked::Store(Arc::clone(store))).ok_or_else(|| {
+    found.map(|store| Arc::clone(store) as Store<'s>).ok_or_else(|| {
         let known: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
         unknown_store(field, wanted, &known)
     })

@@ -56,7 +56,7 @@ impl<'a> Check<'a> {
     /// Sets an idempotency token, for retries of a check whose answer was lost. Within `ttl` of the first check with this
     /// policy, key and token that was admitted and charged, every further one returns its answer, marked as a
     /// [replay](crate::Decision::is_replay), and is not charged. The token also identifies the charge to
-    /// [`Limiter::settle`](crate::Limiter::settle). With another cost, it is an error:
+    /// [`LimiterExt::settle`](crate::LimiterExt::settle). With another cost, it is an error:
     /// [`TokenReused`](crate::ErrorKind::TokenReused).
     ///
     /// Never pass on a token that a client chose: the client would send all its requests under one token, and all of them
@@ -159,10 +159,10 @@ pub struct Idempotency<'a> {
 ///
 /// A store cannot tell whether a charge without a token was refunded before. So every refund is applied, and a key never has
 /// more left than its limit. Refund only what was charged: a [replay](crate::Decision::is_replay) charged nothing. A charge
-/// that has a token is refunded by [`Limiter::settle`](crate::Limiter::settle), which pays out once.
+/// that has a token is refunded by [`LimiterExt::settle`](crate::LimiterExt::settle), which pays out once.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let policy = Policy::new("tokens", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
@@ -216,7 +216,7 @@ impl<'a> Refund<'a> {
 /// the caller died, the estimate stays charged.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Settle, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Settle, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let policy = Policy::new("tokens", [Quota::token_bucket(1_000, 10, Millis::from_secs(1))?])?;
@@ -283,7 +283,7 @@ impl<'a> Settle<'a> {
 /// more. It is at most the quota's cap long. The keys of all dimensions that have such a quota are blocked.
 ///
 /// ```
-/// use tidegate_core::{Block, Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Block, Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let policy = Policy::new("api", [

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use super::{Accuracy, Block};
+use super::Accuracy;
 use crate::{Check, Error, ErrorKind, Policy, Quota, Rule};
 
 /// The features of a limiter, as data.
@@ -31,17 +31,17 @@ pub struct Capabilities {
     pub costs: bool,
     /// Whether denials can be charged; see [`Policy::charge_denied`].
     pub charge_denied: bool,
-    /// Whether [`Limiter::peek`](crate::Limiter::peek) works.
+    /// Whether [`LimiterExt::peek`](crate::LimiterExt::peek) works.
     pub peek: bool,
-    /// Whether [`Limiter::refund`](crate::Limiter::refund) works.
+    /// Whether [`LimiterExt::refund`](crate::LimiterExt::refund) works.
     pub refund: bool,
-    /// Whether [`Limiter::reset`](crate::Limiter::reset) works.
+    /// Whether [`LimiterExt::reset`](crate::LimiterExt::reset) works.
     pub reset: bool,
-    /// Whether [`Limiter::block`](crate::Limiter::block) works.
+    /// Whether [`LimiterExt::block`](crate::LimiterExt::block) works.
     pub block: bool,
-    /// Whether [`Check::idempotent`] and [`Limiter::settle`](crate::Limiter::settle) work.
+    /// Whether [`Check::idempotent`] and [`LimiterExt::settle`](crate::LimiterExt::settle) work.
     pub idempotency: bool,
-    /// Whether [`Limiter::lend`](crate::Limiter::lend) works.
+    /// Whether [`LimiterExt::lend`](crate::LimiterExt::lend) works.
     pub lends: bool,
     /// Whether checks that have a [lease](Check::lease), and no others, are decided from loans.
     pub borrows: bool,
@@ -172,42 +172,13 @@ impl Capabilities {
         }
     }
 
-    /// Checks that these features suffice for resetting keys of a policy.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] that names the first missing feature.
-    pub fn supports_reset(&self, policy: &Policy) -> Result<(), Error> {
-        self.require(self.reset, "reset")?;
-        self.supports_policy(policy)
-    }
-
-    /// Checks that these features suffice for a block.
-    pub(crate) fn supports_block(&self, block: &Block<'_>) -> Result<(), Error> {
-        if !self.block {
-            return Err(unsupported_block());
-        }
-        self.supports_policy(block.policy)?;
-        block.verify()
-    }
-
-    /// Checks that these features suffice for a check along with a borrower's question.
-    pub(crate) fn supports_loan(&self, check: &Check<'_>) -> Result<(), Error> {
-        self.requires_loans()?;
-        self.supports(check)
-    }
-
-    /// Checks that a limiter with these features lends.
-    pub(crate) fn requires_loans(&self) -> Result<(), Error> {
-        self.require(self.lends, LOANS)
-    }
-
     pub(crate) fn require(&self, able: bool, what: &str) -> Result<(), Error> {
         if able { Ok(()) } else { Err(unsupported(what)) }
     }
 }
 
 /// What a store that cannot lend is told not to support.
-const LOANS: &str = "loans; count in one that lends, such as Redis or Durable Objects";
+pub(crate) const LOANS: &str = "loans; count in one that lends, such as Redis or Durable Objects";
 
 /// The policies with several [dimensions](Policy#dimensions) that a limiter supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -235,14 +206,6 @@ impl Dimensions {
             Self::Any => "any",
         }
     }
-}
-
-pub(super) fn unsupported_block() -> Error {
-    unsupported("block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check")
-}
-
-pub(crate) fn unsupported_loans() -> Error {
-    unsupported(LOANS)
 }
 
 pub(super) fn unsupported(what: &str) -> Error {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
+use super::{Capabilities, Check, Limiter, Operation, Reply};
 use crate::{Decision, Error, Keys, Millis, Origin, Policy, Status, UnixMillis};
 
 /// A cache of denials in front of a limiter. It denies a key again, without asking the limiter, until the wait is over.
@@ -19,7 +19,7 @@ use crate::{Decision, Error, Keys, Millis, Origin, Policy, Status, UnixMillis};
 /// which the cache does not know.
 ///
 /// ```
-/// use tidegate_core::{Check, DenyCache, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Check, DenyCache, Key, LimiterExt, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let limiter = DenyCache::new(MemoryLimiter::new());
@@ -102,6 +102,22 @@ impl<L: Limiter> DenyCache<L> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    async fn recall_or_check(&self, check: &Check<'_>) -> Result<Reply, Error> {
+        let name = name(check.policy, check.keys)?;
+        let (recalled, forgotten) = {
+            let mut memory = self.memory();
+            (memory.recall(&name, check), memory.forgotten)
+        };
+        if let Some(decision) = recalled {
+            return Ok(decision.with_origin(Origin::DenyCache).into());
+        }
+        let reply = self.limiter.apply(Operation::Check(*check)).await;
+        if let Ok(Reply::Decided(decision)) = &reply {
+            self.remember(name, check, decision, forgotten);
+        }
+        reply
+    }
+
     fn forget(&self, policy: &Policy, keys: Keys<'_>) {
         let mut memory = self.memory();
         memory.forgotten += 1;
@@ -171,52 +187,17 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         self.limiter.capabilities().lends(false)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if self.hold == Millis::ZERO {
-            return self.limiter.check(check).await;
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Check(check) if self.hold != Millis::ZERO => self.recall_or_check(&check).await,
+            Operation::Check(_) | Operation::Peek(_) => self.limiter.apply(operation).await,
+            Operation::Lend(..) => Err(operation.unsupported()),
+            _ => {
+                let reply = self.limiter.apply(operation).await;
+                // Even if it has failed, because it may have been applied.
+                self.forget(operation.policy(), operation.keys());
+                reply
+            }
         }
-        let name = name(check.policy, check.keys)?;
-        let (recalled, forgotten) = {
-            let mut memory = self.memory();
-            (memory.recall(&name, &check), memory.forgotten)
-        };
-        if let Some(decision) = recalled {
-            return Ok(decision.with_origin(Origin::DenyCache));
-        }
-        let decision = self.limiter.check(check).await?;
-        self.remember(name, &check, &decision, forgotten);
-        Ok(decision)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    /// Removes the cached denial even if the call fails, because the refund may have been applied.
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let result = self.limiter.refund(refund).await;
-        self.forget(refund.policy, refund.keys);
-        result
-    }
-
-    /// Removes the cached denial even if the call fails, because the settlement may have been applied.
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let result = self.limiter.settle(settle).await;
-        self.forget(settle.policy, settle.keys);
-        result
-    }
-
-    /// Removes the cached denial even if the call fails, because the block may have been applied, and be shorter.
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        let result = self.limiter.block(block).await;
-        self.forget(block.policy, block.keys);
-        result
-    }
-
-    /// Removes the cached denial even if the call fails, because the reset may have been applied.
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let result = self.limiter.reset(policy, keys).await;
-        self.forget(policy, keys);
-        result
     }
 }

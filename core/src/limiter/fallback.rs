@@ -4,7 +4,6 @@ mod breaker;
 mod health;
 mod sole;
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::breaker::Breaker;
@@ -13,10 +12,8 @@ use self::health::Observer;
 #[cfg(feature = "metrics")]
 pub(crate) use self::health::stores_down;
 use self::sole::Sole;
-use super::{
-    Accuracy, Answer, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle,
-};
-use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
+use super::{Accuracy, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Operation, Reply, Settle};
+use crate::{Decision, Error, ErrorKind, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
 
 /// Decides in place of a store that does not answer. Each process then admits a share of every limit from its own memory, or by
 /// [another limiter](Self::backup), and for a limited time.
@@ -46,7 +43,7 @@ use crate::{Decision, Error, ErrorKind, Keys, MemoryLimiter, Millis, Origin, Pol
 /// retry it, or the charge lasts as long as any other. A settlement is applied once, however often it is retried.
 ///
 /// ```
-/// use tidegate_core::{Check, Fallback, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Check, Fallback, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// # let store = MemoryLimiter::new();
@@ -183,16 +180,20 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     }
 
     /// Asks the store, if the breaker lets it.
-    async fn ask<T: Answers>(&self, now: UnixMillis, call: impl Future<Output = Result<T, Error>>) -> Asked<T> {
+    async fn ask(&self, operation: Operation<'_>) -> Attempt {
+        let now = operation.now();
         if !self.breaker.may_ask(now) {
             let message = "the store has failed repeatedly, and is not asked at the moment";
-            return Asked::Spared(Error::new(ErrorKind::Unavailable, message));
+            return Attempt::Spared(Error::new(ErrorKind::Unavailable, message));
         }
-        let answered = call.await;
+        if let Operation::Check(check) = &operation {
+            self.sole.forget(check);
+        }
+        let answered = self.store.apply(operation).await;
         let change = match &answered {
-            // These say nothing about the store.
+            // These say nothing about the store, and neither does a borrower that decides by itself.
             Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => None,
-            Ok(answer) if !answer.is_of_the_store() => None,
+            Ok(Reply::Decided(decision)) if decision.origin() == Origin::Lease => None,
             Err(error) if error.kind().is_store_failure() => self.breaker.failed(now, error.kind()),
             _ => self.breaker.answered(now),
         };
@@ -200,8 +201,8 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
             self.observer.tell(health);
         }
         match answered {
-            Err(error) if error.kind().is_store_failure() => Asked::Failed(error),
-            answered => Asked::Answered(answered),
+            Err(error) if error.kind().is_store_failure() => Attempt::Failed(error),
+            answered => Attempt::Answered(answered),
         }
     }
 
@@ -212,20 +213,28 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         share
     }
 
-    /// Decides on a check in place of the store, which has failed or was spared.
-    async fn replace(&self, check: Check<'_>, error: Error, is_spared: bool) -> Result<Decision, Error> {
+    /// Decides in place of the store, which has failed or was spared. It lends nothing. A refund that does not reach the store is
+    /// lost: the charge then lasts as long as any other.
+    async fn replace(&self, operation: Operation<'_>, error: Error, is_spared: bool) -> Result<Reply, Error> {
+        let (Operation::Check(check) | Operation::Lend(check, _) | Operation::Peek(check)) = operation else {
+            return Err(error);
+        };
         let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
         let shared = Check { policy: &share, lease: None, ..check };
-        if self.backup.capabilities().supports(&shared).is_err() {
+        let is_peek = matches!(operation, Operation::Peek(_));
+        let shared = if is_peek { Operation::Peek(shared) } else { Operation::Check(shared) };
+        if shared.verify(&self.backup.capabilities()).is_err() {
             return Err(error);
         }
-        let decided = self.backup.check(shared).await?;
-        self.breaker.replaced();
-        // A replay may be of a charge that the store has, too.
-        if is_spared && decided.is_allowed() && !decided.is_replay() {
-            self.sole.add(&check);
+        let decided = self.backup.apply(shared).await?.decision()?;
+        if !is_peek {
+            self.breaker.replaced();
+            // A replay may be of a charge that the store has, too.
+            if is_spared && decided.is_allowed() && !decided.is_replay() {
+                self.sole.add(&check);
+            }
         }
-        Ok(self.alone(&check, decided))
+        Ok(operation.reply(self.alone(&check, decided)))
     }
 
     /// The decision of `backup` on a check. A cost that only the store can admit is denied until the store is asked again.
@@ -243,30 +252,49 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     }
 }
 
-/// What a store answers.
-trait Answers {
-    /// Whether the store has answered, and not a borrower by itself.
-    fn is_of_the_store(&self) -> bool {
-        true
-    }
-}
-
-impl Answers for () {}
-
-impl Answers for Answer {}
-
-impl Answers for Decision {
-    fn is_of_the_store(&self) -> bool {
-        self.origin() != Origin::Lease
-    }
-}
-
-enum Asked<T> {
-    Answered(Result<T, Error>),
+/// What comes of asking a store.
+enum Attempt {
+    Answered(Result<Reply, Error>),
     /// It was asked and failed, so nobody knows what it has done.
     Failed(Error),
     /// It was not asked, because it has failed before.
     Spared(Error),
+}
+
+impl<L: Limiter, B: Limiter> Fallback<L, B> {
+    /// Settles the charge wherever it may have been made: here, in the store, or in both.
+    async fn settle_both(&self, settle: Settle<'_>) -> Result<Reply, Error> {
+        let here = match self.used_share(settle.policy) {
+            Some(share) => match self.backup.apply(Operation::Settle(Settle { policy: &share, ..settle })).await {
+                Err(error) if matches!(error.kind(), ErrorKind::UnknownCharge | ErrorKind::Unsupported) => None,
+                settled => Some(settled?.decision()?.with_origin(Origin::Fallback).into()),
+            },
+            None => None,
+        };
+        match (self.ask(Operation::Settle(settle)).await, here) {
+            (Attempt::Answered(Err(error)), here) if error.kind() == ErrorKind::UnknownCharge => here.ok_or(error),
+            (Attempt::Answered(answer), _) => answer,
+            (_, Some(here)) if self.sole.has(&settle) => Ok(here),
+            (Attempt::Failed(error) | Attempt::Spared(error), _) => Err(error),
+        }
+    }
+
+    /// Blocks the keys in the store, and also here if that is possible, so that an outage does not end the block in this process. If
+    /// the store fails, so does the block: repeat it.
+    async fn block_both(&self, block: Block<'_>) -> Result<Reply, Error> {
+        let failed = match self.ask(Operation::Block(block)).await {
+            Attempt::Answered(Err(error)) => return Err(error),
+            Attempt::Answered(Ok(_)) => None,
+            Attempt::Failed(error) | Attempt::Spared(error) => Some(error),
+        };
+        if self.backup.capabilities().block
+            && let Some(share) = block.policy.share(u64::from(self.percent), 100, 1)
+        {
+            self.is_used.store(true, Ordering::Relaxed);
+            self.backup.apply(Operation::Block(Block { policy: &share, ..block })).await?;
+        }
+        failed.map_or(Ok(Reply::Done), Err)
+    }
 }
 
 impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
@@ -275,89 +303,22 @@ impl<L: Limiter, B: Limiter> Limiter for Fallback<L, B> {
         can.accuracy(can.accuracy.with_fallback(self.percent))
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let asking = async {
-            self.sole.forget(&check);
-            self.store.check(check).await
-        };
-        match self.ask(check.now, asking).await {
-            Asked::Answered(answer) => answer,
-            Asked::Failed(error) => self.replace(check, error, false).await,
-            Asked::Spared(error) => self.replace(check, error, true).await,
-        }
-    }
-
-    /// What decides in place of the store lends nothing.
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        match self.ask(check.now, self.store.lend(check, question)).await {
-            Asked::Answered(answer) => answer,
-            Asked::Failed(error) => self.replace(check, error, false).await.map(Answer::from),
-            Asked::Spared(error) => self.replace(check, error, true).await.map(Answer::from),
-        }
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let error = match self.ask(check.now, self.store.peek(check)).await {
-            Asked::Answered(answer) => return answer,
-            Asked::Failed(error) | Asked::Spared(error) => error,
-        };
-        let Some(share) = self.share(check.policy, check.now) else { return Err(error) };
-        let shared = Check { policy: &share, ..check };
-        if self.backup.capabilities().supports_peek(&shared).is_err() {
-            return Err(error);
-        }
-        let peeked = self.backup.peek(shared).await?;
-        Ok(self.alone(&check, peeked))
-    }
-
-    /// Refunds to the store only. A refund that does not reach it is lost: the charge then lasts as long as any other.
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        match self.ask(refund.now, self.store.refund(refund)).await {
-            Asked::Answered(answer) => answer,
-            Asked::Failed(error) | Asked::Spared(error) => Err(error),
-        }
-    }
-
-    /// Settles the charge wherever it may have been made: here, in the store, or in both.
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let here = match self.used_share(settle.policy) {
-            Some(share) => match self.backup.settle(Settle { policy: &share, ..settle }).await {
-                Err(error) if matches!(error.kind(), ErrorKind::UnknownCharge | ErrorKind::Unsupported) => None,
-                settled => Some(settled?.with_origin(Origin::Fallback)),
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Settle(settle) => self.settle_both(settle).await,
+            Operation::Block(block) => self.block_both(block).await,
+            Operation::Reset { policy, .. } => {
+                if let Some(share) = self.used_share(policy).filter(|_| self.backup.capabilities().reset) {
+                    self.backup.apply(operation.with_policy(&share)).await?;
+                }
+                self.store.apply(operation).await
+            }
+            _ => match self.ask(operation).await {
+                Attempt::Answered(answer) => answer,
+                Attempt::Failed(error) => self.replace(operation, error, false).await,
+                Attempt::Spared(error) => self.replace(operation, error, true).await,
             },
-            None => None,
-        };
-        match (self.ask(settle.now, self.store.settle(settle)).await, here) {
-            (Asked::Answered(Err(error)), here) if error.kind() == ErrorKind::UnknownCharge => here.ok_or(error),
-            (Asked::Answered(answer), _) => answer,
-            (_, Some(here)) if self.sole.has(&settle) => Ok(here),
-            (Asked::Failed(error) | Asked::Spared(error), _) => Err(error),
         }
-    }
-
-    /// Blocks the keys in the store, and also here if that is possible, so that an outage does not end the block in this process. If
-    /// the store fails, so does the block: repeat it.
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        let answered = self.ask(block.now, self.store.block(block)).await;
-        let failed = match answered {
-            Asked::Answered(Err(error)) => return Err(error),
-            Asked::Answered(Ok(())) => None,
-            Asked::Failed(error) | Asked::Spared(error) => Some(error),
-        };
-        if self.backup.capabilities().block
-            && let Some(share) = block.policy.share(u64::from(self.percent), 100, 1)
-        {
-            self.is_used.store(true, Ordering::Relaxed);
-            self.backup.block(Block { policy: &share, ..block }).await?;
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        if let Some(share) = self.used_share(policy).filter(|_| self.backup.capabilities().reset) {
-            self.backup.reset(&share, keys).await?;
-        }
-        self.store.reset(policy, keys).await
     }
 }
 

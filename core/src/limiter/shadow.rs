@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
-use crate::{Decision, Error, Keys, Policy};
+use super::{Capabilities, Check, Limiter, Operation, Reply};
+use crate::{Decision, Error, Policy};
 
 /// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
 ///
@@ -12,7 +12,7 @@ use crate::{Decision, Error, Keys, Policy};
 /// counted, and not returned.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let of = |limit| Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60))?]);
@@ -66,6 +66,18 @@ impl<L: Limiter> Shadow<L> {
         ShadowCounts { both_admit, both_deny, only_proposal_denies, only_current_denies, failed }
     }
 
+    fn count(&self, current: &Decision, proposed: Result<Reply, Error>) {
+        let proposed = proposed.and_then(Reply::decision);
+        let place = match (current.is_allowed(), proposed.map(|proposed| proposed.is_allowed())) {
+            (true, Ok(true)) => 0,
+            (false, Ok(false)) => 1,
+            (true, Ok(false)) => 2,
+            (false, Ok(true)) => 3,
+            (_, Err(_)) => 4,
+        };
+        self.counts[place].fetch_add(1, Ordering::Relaxed);
+    }
+
     fn proposal(&self, policy: &Policy) -> Option<&Policy> {
         (*policy.name() == *self.name).then_some(&self.proposal)
     }
@@ -76,55 +88,21 @@ impl<L: Limiter> Limiter for Shadow<L> {
         self.limiter.capabilities().lends(false)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let decision = self.limiter.check(check).await?;
-        if let Some(policy) = self.proposal(check.policy) {
-            let proposed = self.limiter.check(Check { policy, lease: None, ..check }).await;
-            let place = match (decision.is_allowed(), proposed.map(|proposed| proposed.is_allowed())) {
-                (true, Ok(true)) => 0,
-                (false, Ok(false)) => 1,
-                (true, Ok(false)) => 2,
-                (false, Ok(true)) => 3,
-                (_, Err(_)) => 4,
-            };
-            self.counts[place].fetch_add(1, Ordering::Relaxed);
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Lend(..) = operation {
+            return Err(operation.unsupported());
         }
-        Ok(decision)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        let refunded = self.limiter.refund(refund).await;
-        if let Some(policy) = self.proposal(refund.policy) {
-            self.limiter.refund(Refund { policy, ..refund }).await.ok();
+        let reply = self.limiter.apply(operation).await;
+        let proposed = match (operation, self.proposal(operation.policy())) {
+            (Operation::Peek(_), _) | (_, None) => return reply,
+            (Operation::Check(_), _) if reply.is_err() => return reply,
+            (Operation::Check(check), Some(policy)) => Operation::Check(Check { policy, lease: None, ..check }),
+            (_, Some(policy)) => operation.with_policy(policy),
+        };
+        let proposed = self.limiter.apply(proposed).await;
+        if let (Operation::Check(_), Ok(Reply::Decided(decision))) = (operation, &reply) {
+            self.count(decision, proposed);
         }
-        refunded
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let settled = self.limiter.settle(settle).await;
-        if let Some(policy) = self.proposal(settle.policy) {
-            self.limiter.settle(Settle { policy, ..settle }).await.ok();
-        }
-        settled
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        let blocked = self.limiter.block(block).await;
-        if let Some(policy) = self.proposal(block.policy) {
-            self.limiter.block(Block { policy, ..block }).await.ok();
-        }
-        blocked
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let reset = self.limiter.reset(policy, keys).await;
-        if let Some(policy) = self.proposal(policy) {
-            self.limiter.reset(policy, keys).await.ok();
-        }
-        reset
+        reply
     }
 }

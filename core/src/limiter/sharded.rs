@@ -3,8 +3,8 @@
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Accuracy, Capabilities, Check, Dimensions, Drift, Floor, Limiter, Refund, Settle};
-use crate::{Decision, Error, ErrorKind, Key, Keys, Policy};
+use super::{Accuracy, Capabilities, Check, Dimensions, Drift, Floor, Limiter, Operation, Reply};
+use crate::{Error, Key, Keys, Policy};
 
 /// Spreads a key over several rows, each with a part of every limit, for a key that is too hot for one: a global limit in
 /// Durable Objects, of which one serves some 1,000 requests a second.
@@ -16,13 +16,13 @@ use crate::{Decision, Error, ErrorKind, Key, Keys, Policy};
 /// at any concurrency. Some units may be in rows whose turn it is not. So a denial may come early: with `n` rows and requests
 /// of the same cost from `p` processes, as many are admitted as by an exact limiter with a limit of `limit - 2 x n x p`.
 ///
-/// A limit below the number of rows has no part, and is [`Invalid`](ErrorKind::Invalid). A decision has no counts, because the
+/// A limit below the number of rows has no part, and is [`Invalid`](crate::ErrorKind::Invalid). A decision has no counts, because the
 /// other rows are unknown. Its `retry_after` is that of its row. There are no peeks, refunds, blocks or tokens: the rows do not know each
 /// other's charges.
 ///
 /// ```
 /// use std::num::NonZero;
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Sharded, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Sharded, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// let limiter = Sharded::new(MemoryLimiter::new(), NonZero::new(4).unwrap());
@@ -82,32 +82,25 @@ impl<L: Limiter> Limiter for Sharded<L> {
             .algorithms(Capabilities::COUNTING)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        let row = self.next.fetch_add(1, Ordering::Relaxed) % u64::from(self.rows.get());
-        let (part, key) = (self.part(check.policy)?, self.key(check.keys.sole(check.policy)?, row));
-        let decided = self.limiter.check(Check { policy: &part, keys: Keys::from(&key), ..check }).await?;
-        Ok(decided.without_counts(check.policy))
-    }
-
-    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "a sharded limiter supports no peeks"))
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "a sharded limiter supports no refunds"))
-    }
-
-    async fn settle(&self, _: Settle<'_>) -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Unsupported, "a sharded limiter supports no settlements"))
-    }
-
-    /// Resets all rows.
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let (part, key) = (self.part(policy)?, keys.sole(policy)?);
-        for row in 0..u64::from(self.rows.get()) {
-            self.limiter.reset(&part, Keys::from(&self.key(key, row))).await?;
+    /// A reset is of all rows.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&self.capabilities())?;
+        let (policy, rows) = (operation.policy(), u64::from(self.rows.get()));
+        let (part, key) = (self.part(policy)?, operation.keys().sole(policy)?);
+        match operation {
+            Operation::Check(check) => {
+                let key = self.key(key, self.next.fetch_add(1, Ordering::Relaxed) % rows);
+                let check = Operation::Check(Check { policy: &part, keys: Keys::from(&key), ..check });
+                Ok(self.limiter.apply(check).await?.decision()?.without_counts(policy).into())
+            }
+            Operation::Reset { .. } => {
+                for row in 0..rows {
+                    let keys = self.key(key, row);
+                    self.limiter.apply(Operation::Reset { policy: &part, keys: Keys::from(&keys) }).await?;
+                }
+                Ok(Reply::Done)
+            }
+            _ => Err(operation.unsupported()),
         }
-        Ok(())
     }
 }

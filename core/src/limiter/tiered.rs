@@ -1,7 +1,7 @@
 //! A cheap limiter in front of a strict one.
 
-use super::{Block, Capabilities, Check, Limiter, Refund, Settle};
-use crate::{Decision, Error, Keys, Origin, Policy};
+use super::{Capabilities, Check, Limiter, Operation, Reply};
+use crate::{Decision, Error, Origin, Policy};
 
 /// Asks a cheap limiter first, such as the one of a location, and the strict one only about what that admits. So a flood does
 /// not reach the store: a request that the first limiter denies costs the second nothing.
@@ -14,7 +14,7 @@ use crate::{Decision, Error, Keys, Origin, Policy};
 /// and blocks.
 ///
 /// ```
-/// use tidegate_core::{Check, Key, Limiter, MemoryLimiter, Millis, Origin, Policy, Quota, Tiered, UnixMillis};
+/// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Origin, Policy, Quota, Tiered, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
 /// # pollster::block_on(async {
 /// # let (location, store) = (MemoryLimiter::new(), MemoryLimiter::new());
@@ -53,8 +53,8 @@ impl<N: Limiter, F: Limiter> Tiered<N, F> {
     }
 
     /// The denial of the first limiter.
-    fn denied(&self, check: &Check<'_>, decided: Result<Decision, Error>) -> Result<Option<Decision>, Error> {
-        match decided {
+    fn denied(&self, check: &Check<'_>, reply: Result<Reply, Error>) -> Result<Option<Decision>, Error> {
+        match reply.and_then(Reply::decision) {
             Ok(decision) if decision.is_allowed() => Ok(None),
             Ok(decision) => Ok(Some(decision.without_counts(check.policy).with_origin(Origin::Near))),
             Err(error) if error.kind().is_store_failure() => Ok(None),
@@ -62,9 +62,21 @@ impl<N: Limiter, F: Limiter> Tiered<N, F> {
         }
     }
 
-    fn near_check<'a>(&'a self, check: &Check<'a>) -> Result<Check<'a>, Error> {
-        let cost = if self.near.capabilities().costs { check.cost } else { 1 };
-        Ok(Check::new(&self.policy, check.keys.sole(&self.policy)?, check.now).cost(cost))
+    /// What the first limiter is asked, if anything.
+    fn near<'a>(&'a self, operation: &Operation<'a>) -> Result<Option<Operation<'a>>, Error> {
+        let (can, policy) = (self.near.capabilities(), &self.policy);
+        let near_check = |check: &Check<'a>| {
+            let cost = if can.costs { check.cost } else { 1 };
+            Ok::<_, Error>(Check::new(policy, check.keys.sole(policy)?, check.now).cost(cost))
+        };
+        Ok(match operation {
+            Operation::Check(check) if check.idempotency.is_none() => Some(Operation::Check(near_check(check)?)),
+            Operation::Peek(check) if check.idempotency.is_none() && can.peek => {
+                Some(Operation::Peek(near_check(check)?))
+            }
+            Operation::Reset { keys, .. } if can.reset => Some(Operation::Reset { policy, keys: *keys }),
+            _ => None,
+        })
     }
 }
 
@@ -75,43 +87,20 @@ impl<N: Limiter, F: Limiter> Limiter for Tiered<N, F> {
         can.accuracy(can.accuracy.without_floor()).lends(false)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if check.idempotency.is_none() {
-            let decided = self.near.check(self.near_check(&check)?).await;
-            if let Some(denial) = self.denied(&check, decided)? {
-                return Ok(denial);
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Lend(..) = operation {
+            return Err(operation.unsupported());
+        }
+        if let Some(near) = self.near(&operation)? {
+            let reply = self.near.apply(near).await;
+            if let Operation::Check(check) | Operation::Peek(check) = operation {
+                if let Some(denial) = self.denied(&check, reply)? {
+                    return Ok(denial.into());
+                }
+            } else {
+                reply?;
             }
         }
-        self.far.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        if check.idempotency.is_none() && self.near.capabilities().peek {
-            let peeked = self.near.peek(self.near_check(&check)?).await;
-            if let Some(denial) = self.denied(&check, peeked)? {
-                return Ok(denial);
-            }
-        }
-        self.far.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.far.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.far.settle(settle).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.far.block(block).await
-    }
-
-    /// Resets both, if the first can.
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        if self.near.capabilities().reset {
-            self.near.reset(&self.policy, keys).await?;
-        }
-        self.far.reset(policy, keys).await
+        self.far.apply(operation).await
     }
 }

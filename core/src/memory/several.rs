@@ -12,7 +12,7 @@ use super::answers::no_room;
 use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock, no_own_state};
-use crate::limiter::{Block, Check, Refund, Settle};
+use crate::limiter::{Block, Check, Operation, Refund, Reply, Settle};
 use crate::{Charge, Decision, Dimension, Error, Keys, Millis, Policy, PolicyState, Rule, UnixMillis};
 
 /// The rows of one request, with their shards locked.
@@ -46,17 +46,30 @@ impl MemoryLimiter {
         Ok(decision)
     }
 
-    pub(super) fn peek_several(&self, check: &Check<'_>) -> Result<Decision, Error> {
+    /// Applies what is not a check.
+    pub(super) fn correct_several(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Peek(check) => self.peek_several(&check).map(Reply::from),
+            Operation::Refund(refund) => self.refund_several(&refund).map(Reply::from),
+            Operation::Settle(settle) => self.settle_several(&settle).map(Reply::from),
+            Operation::Block(block) => self.block_several(&block).map(Reply::from),
+            Operation::Reset { policy, keys } => self.reset_several(policy, keys).map(Reply::from),
+            _ => Err(operation.unsupported()),
+        }
+    }
+
+    fn peek_several(&self, check: &Check<'_>) -> Result<Decision, Error> {
         let locked = self.lock(check.policy, check.keys)?;
         Ok(check.policy.peek(&locked.state(), check.now, check.cost))
     }
 
-    pub(super) fn refund_several(&self, refund: &Refund<'_>) -> Result<(), Error> {
+    fn refund_several(&self, refund: &Refund<'_>) -> Result<(), Error> {
         let Refund { policy, keys, charged_at, now, cost } = *refund;
         self.lock(policy, keys)?.change(now, |state| policy.refund(state, charged_at, now, cost))
     }
 
-    pub(super) fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
+    fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
+        settle.verify()?;
         let mut locked = self.lock(settle.policy, settle.keys)?;
         let token = self.token(locked.fingerprint, settle.token);
         let bounds = locked.bounds;
@@ -69,7 +82,8 @@ impl MemoryLimiter {
         Ok(standing.replayed(charge.is_none()))
     }
 
-    pub(super) fn block_several(&self, block: &Block<'_>) -> Result<(), Error> {
+    fn block_several(&self, block: &Block<'_>) -> Result<(), Error> {
+        block.verify()?;
         let Block { policy, keys, span, now } = *block;
         let mut locked = self.lock(policy, keys)?;
         let blocks = |dimension: &Dimension| {
@@ -82,7 +96,7 @@ impl MemoryLimiter {
         locked.change(now, |state| policy.block(state, now, span))
     }
 
-    pub(super) fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+    fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let mut locked = self.lock(policy, keys)?;
         for place in 0..locked.rows.len() {
             let (row, shard) = locked.rows[place];

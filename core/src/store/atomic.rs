@@ -1,8 +1,6 @@
 use core::future::Future;
 
-use crate::limiter::{
-    Answer, Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Question, Refund, Settle, unsupported_loans,
-};
+use crate::limiter::{Answer, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Operation, Question, Reply};
 use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
@@ -16,10 +14,10 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
-/// use tidegate_core::store::{Atomic, AtomicLimiter, Applied, Operation};
+/// use tidegate_core::store::{Atomic, AtomicLimiter, Applied};
 /// use tidegate_core::{
-///     Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Limiter, Millis, Policy, PolicyState, Quota, Refund,
-///     UnixMillis,
+///     Capabilities, Check, Dimensions, Error, Key, Keys, LimiterExt, Millis, Operation, Policy, PolicyState, Quota,
+///     Refund, UnixMillis,
 /// };
 ///
 /// /// Each state, and until when it has an effect.
@@ -45,7 +43,7 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///                 policy.refund(row, refund.charged_at, now, cost);
 ///                 policy.peek(row, now, 0)
 ///             }
-///             _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
+///             _ => return Err(operation.unsupported()),
 ///         };
 ///         *until = now + policy.expires_after(row, now);
 ///         Ok(Applied::Decided(decision))
@@ -74,7 +72,7 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation to the states of its keys. The store keeps a state until [`Policy::expires_after`] has passed, and
+    /// Applies an operation, other than a loan and a reset, to the states of its keys. The store keeps a state until [`Policy::expires_after`] has passed, and
     /// removes it afterwards.
     ///
     /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
@@ -92,8 +90,8 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// # Errors
     /// The reason why the store did not answer.
     fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend {
-        let _ = (check, question);
-        async { Err(unsupported_loans()) }
+        let error = Operation::Lend(check, &question).unsupported();
+        async { Err(error) }
     }
 
     /// Removes the states of these keys. It keeps the answers that are remembered under their idempotency tokens.
@@ -103,91 +101,7 @@ pub trait Atomic: MaybeSend + MaybeSync {
     fn delete(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
-/// An operation that an [`Atomic`] store applies in one step.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Operation<'a> {
-    /// Decide by [`Policy::decide_as`] and store the new state.
-    Check(Check<'a>),
-    /// Read.
-    Peek(Check<'a>),
-    /// Refund by [`Policy::refund`] and store the new state.
-    Refund(Refund<'a>),
-    /// Find the charge by its token, correct it by [`Policy::settle`], store the new state, and remember that the charge is
-    /// settled. If it is settled already, change nothing.
-    Settle(Settle<'a>),
-    /// Block by [`Policy::block`] and store the new state.
-    Block(Block<'a>),
-}
-
-impl<'a> Operation<'a> {
-    /// The policy.
-    #[must_use]
-    pub const fn policy(&self) -> &'a Policy {
-        match self {
-            Self::Check(check) | Self::Peek(check) => check.policy,
-            Self::Refund(refund) => refund.policy,
-            Self::Settle(settle) => settle.policy,
-            Self::Block(block) => block.policy,
-        }
-    }
-
-    /// The keys.
-    #[must_use]
-    pub const fn keys(&self) -> Keys<'a> {
-        match self {
-            Self::Check(check) | Self::Peek(check) => check.keys,
-            Self::Refund(refund) => refund.keys,
-            Self::Settle(settle) => settle.keys,
-            Self::Block(block) => block.keys,
-        }
-    }
-
-    /// The cost of the request, or the amount to refund. 0 for a settlement and a block.
-    #[must_use]
-    pub const fn cost(&self) -> u64 {
-        match self {
-            Self::Check(check) | Self::Peek(check) => check.cost,
-            Self::Refund(refund) => refund.cost,
-            Self::Settle(_) | Self::Block(_) => 0,
-        }
-    }
-
-    /// The caller's clock.
-    #[must_use]
-    pub const fn now(&self) -> UnixMillis {
-        match self {
-            Self::Check(check) | Self::Peek(check) => check.now,
-            Self::Refund(refund) => refund.now,
-            Self::Settle(settle) => settle.now,
-            Self::Block(block) => block.now,
-        }
-    }
-
-    /// Checks that a store with these features can apply this operation, and that it is valid.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] that names the first missing feature, and [`ErrorKind::Invalid`].
-    pub fn verify(&self, can: &Capabilities) -> Result<(), Error> {
-        match self {
-            Self::Check(check) => can.supports(check),
-            Self::Peek(check) => {
-                can.require(can.peek, "peek")?;
-                can.supports_peek(check)
-            }
-            Self::Refund(refund) => {
-                can.require(can.refund, "refund")?;
-                can.supports_policy(refund.policy)
-            }
-            Self::Settle(settle) => {
-                settle.verify()?;
-                can.require(can.idempotency, "settle")?;
-                can.supports_policy(settle.policy)
-            }
-            Self::Block(block) => can.supports_block(block),
-        }
-    }
-
+impl Operation<'_> {
     /// The decision of this operation, as a store has applied it. Of all but a check and a peek, it is that of
     /// [`Policy::peek`] on a request of cost 0.
     ///
@@ -197,7 +111,7 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) => applied.decision(check),
             Self::Peek(check) => standing(check.policy, applied, check.cost),
-            Self::Refund(_) | Self::Settle(_) | Self::Block(_) => standing(self.policy(), applied, 0),
+            _ => standing(self.policy(), applied, 0),
         }
     }
 }
@@ -265,48 +179,24 @@ impl<S: Atomic> AtomicLimiter<S> {
     }
 }
 
-impl<S: Atomic> AtomicLimiter<S> {
-    async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
-        operation.verify(&self.capabilities())?;
-        operation.decided(self.store.apply(operation).await?)
-    }
-}
-
 impl<S: Atomic> Limiter for AtomicLimiter<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.apply(Operation::Check(check)).await
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        self.capabilities().supports_loan(&check)?;
-        self.store.lend(check, question).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.apply(Operation::Peek(check)).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        Operation::Refund(refund).verify(&self.capabilities())?;
-        self.store.apply(Operation::Refund(refund)).await.map(drop)
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.apply(Operation::Settle(settle)).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        Operation::Block(block).verify(&self.capabilities())?;
-        self.store.apply(Operation::Block(block)).await.map(drop)
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.capabilities().supports_reset(policy)?;
-        self.store.delete(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&self.capabilities())?;
+        match operation {
+            Operation::Lend(check, question) => self.store.lend(check, *question).await.map(Reply::from),
+            Operation::Reset { policy, keys } => self.store.delete(policy, keys).await.map(Reply::from),
+            _ => {
+                let applied = self.store.apply(operation).await?;
+                match operation {
+                    Operation::Refund(_) | Operation::Block(_) => Ok(Reply::Done),
+                    _ => operation.decided(applied).map(Reply::from),
+                }
+            }
+        }
     }
 }
 

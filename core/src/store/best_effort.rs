@@ -45,7 +45,7 @@ impl Drift {
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{BestEffort, BestEffortLimiter};
 /// use tidegate_core::{
-///     Accuracy, Capabilities, Check, Drift, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis,
+///     Accuracy, Capabilities, Check, Drift, Error, Key, LimiterExt, Millis, Policy, Quota, UnixMillis,
 /// };
 ///
 /// /// A real store removes each row after its `ttl`.

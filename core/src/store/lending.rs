@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::under_way::{Questions, UnderWay};
 use crate::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
-use crate::limiter::{Block, Capabilities, Check, Limiter, Refund, Settle};
+use crate::limiter::{Capabilities, Check, LOANS, Limiter, LimiterExt, Operation, Reply};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
 
 /// A [`Limiter`] that borrows from one that [lends](Capabilities::lends), and decides without a call as long as a loan or a denial holds.
@@ -87,7 +87,8 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// [`ErrorKind::Unsupported`] if it does not lend, and [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or
     /// the slice is zero.
     pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
-        lender.capabilities().requires_loans()?;
+        let can = lender.capabilities();
+        can.require(can.lends, LOANS)?;
         terms.verify()?;
         let (borrowers, questions) = (Borrowers::new(terms), Questions::default());
         let (later, dropped, policies) = (VecDeque::new(), VecDeque::new(), Vec::new());
@@ -315,15 +316,12 @@ impl<'s, L: Limiter + 's> Drop for Asking<'_, 's, L> {
     }
 }
 
-impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
-    fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.lender.capabilities(), self.terms.slice, self.terms.lifetime)
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
+impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
+    async fn decide(&self, check: Check<'_>) -> Result<Reply, Error> {
+        let plain = Operation::Check(check);
+        plain.verify(&self.capabilities())?;
         if !can_borrow(&check) {
-            return self.lender.check(check).await;
+            return self.lender.apply(plain).await;
         }
         let name = check.keys.sole(check.policy)?.storage_key(check.policy);
         self.look_for_answer(&name).await;
@@ -341,41 +339,33 @@ impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
                 let whose = own(&mut self.kept().policies, &check)?;
                 let _ = self.ask(&name, whose, check.now, 0, asked).await;
             }
-            return Ok(decision);
+            return Ok(decision.into());
         }
-        let Verdict::Ask(asked) = verdict else { return self.lender.check(check).await };
+        let Verdict::Ask(asked) = verdict else { return self.lender.apply(plain).await };
         let whose = own(&mut self.kept().policies, &check)?;
-        self.ask(&name, whose, check.now, check.cost, asked).await
+        self.ask(&name, whose, check.now, check.cost, asked).await.map(Reply::from)
+    }
+}
+
+impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
+    fn capabilities(&self) -> Capabilities {
+        lending_capabilities(self.lender.capabilities(), self.terms.slice, self.terms.lifetime)
     }
 
-    /// Returns the store's counts, in which lent units count as used.
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.lender.peek(check).await
-    }
-
-    /// Unsupported: the store cannot tell spent units from lent ones, and would return both.
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            "loans do not support refunds: a refund would also give back what is lent",
-        ))
-    }
-
-    /// Settles the charge of a check with a token, which was a plain call. Its own denial is forgotten.
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let result = self.lender.settle(settle).await;
-        self.forget_denial(settle.policy, settle.keys);
-        result
-    }
-
-    /// Blocks keys in the store. A policy that can block is never lent, so there is no denial to forget.
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.lender.block(block).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let result = self.lender.reset(policy, keys).await;
-        self.forget_denial(policy, keys);
-        result
+    /// A peek returns the store's counts, in which lent units count as used. A refund is unsupported: the store cannot tell spent
+    /// units from lent ones, and would return both. A settlement is of a check with a token, which was a plain call.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Check(check) => self.decide(check).await,
+            Operation::Lend(..) | Operation::Refund(_) => Err(operation.unsupported()),
+            _ => {
+                let reply = self.lender.apply(operation).await;
+                // A policy that can block is never lent, so there is no denial to forget.
+                if let Operation::Settle(_) | Operation::Reset { .. } = operation {
+                    self.forget_denial(operation.policy(), operation.keys());
+                }
+                reply
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 use core::future::Future;
 
-use crate::limiter::{Accuracy, Capabilities, Check, Dimensions, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::{Decision, Error, Keys, Policy};
+use crate::limiter::{Accuracy, Capabilities, Check, Dimensions, Limiter, MaybeSend, MaybeSync, Operation, Reply};
+use crate::{Decision, Error};
 
 /// A platform's own limiter. It keeps the counts by its own clock, and often answers only yes or no.
 ///
@@ -43,7 +43,7 @@ impl Capabilities {
 ///
 /// ```
 /// use tidegate_core::store::{Native, NativeLimiter};
-/// use tidegate_core::{Capabilities, Check, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Capabilities, Check, Error, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
 ///
 /// struct Platform;
 ///
@@ -85,22 +85,10 @@ impl<S: Native> Limiter for NativeLimiter<S> {
         self.store.capabilities().max_quotas(1).peek(false).refund(false).reset(false).block(false).idempotency(false)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&self.capabilities())?;
+        let Operation::Check(check) = operation else { return Err(operation.unsupported()) };
         let allowed = self.store.limit(check).await?;
-        Ok(Decision::native(allowed, check.policy.quotas()[0].rule().limit(), check.now))
-    }
-
-    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().require(false, "peek")?;
-        unreachable!("a platform's own limiter cannot peek")
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        self.capabilities().require(false, "refund")
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        self.capabilities().require(false, "reset")
+        Ok(Decision::native(allowed, check.policy.quotas()[0].rule().limit(), check.now).into())
     }
 }

@@ -3,9 +3,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::Future;
 
-use crate::limiter::{Block, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Refund};
-use crate::store::Operation;
-use crate::{Decision, Error, ErrorKind, Keys, Millis, Policy};
+use crate::limiter::{Capabilities, Limiter, MaybeSend, MaybeSync, Operation, Reply};
+use crate::{Decision, Error, ErrorKind, Millis};
 
 /// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
 /// unconditional write.
@@ -84,7 +83,7 @@ pub enum Swap {
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{VersionedValue, Swap, Versioned, VersionedLimiter};
-/// use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+/// use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
 ///
 /// /// A real store removes each row after its `ttl`.
 /// #[derive(Default)]
@@ -164,28 +163,6 @@ impl<S: Versioned> VersionedLimiter<S> {
     pub const fn store(&self) -> &S {
         &self.store
     }
-
-    /// Reads the state, changes it, and swaps it in if it differs.
-    async fn apply(&self, operation: Operation<'_>) -> Result<Decision, Error> {
-        operation.verify(&self.capabilities())?;
-        let key: String = operation.keys().sole(operation.policy())?.storage_key(operation.policy());
-        for _ in 0..self.attempts.max(1) {
-            let found = self.store.read(&key).await?;
-            let Changed { decision, value } = operation.change(found.as_ref().map(|found| &found.bytes[..]))?;
-            let Some((bytes, ttl)) = value else { return Ok(decision) };
-            let swap = match found {
-                Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
-                None => self.store.create(&key, &bytes, ttl).await?,
-            };
-            if swap == Swap::Done {
-                return Ok(decision);
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Contended,
-            format!("this key changed during each of {} attempts; retry, or allow more attempts", self.attempts.max(1)),
-        ))
-    }
 }
 
 /// What an operation makes of a value.
@@ -202,8 +179,8 @@ impl Operation<'_> {
     /// swapped in.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement: such
-    /// stores remember no charges.
+    /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement and
+    /// a loan: such stores remember no charges. A reset is [`Versioned::delete`].
     pub fn change(&self, stored: Option<&[u8]>) -> Result<Changed, Error> {
         let (policy, now) = (self.policy(), self.now());
         let before = match stored {
@@ -222,9 +199,7 @@ impl Operation<'_> {
                 policy.block(&mut state, now, block.span);
                 policy.peek(&state, now, 0)
             }
-            Self::Settle(_) => {
-                return Err(Error::new(ErrorKind::Unsupported, "this store does not support settle"));
-            }
+            Self::Lend(..) | Self::Settle(_) | Self::Reset { .. } => return Err(self.unsupported()),
         };
         // A state that is unused by now still has to overwrite the stored one.
         let value = (state != before).then(|| (policy.encode(&state), policy.expires_after(&state, now) + SLACK));
@@ -237,24 +212,28 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
         self.store.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.apply(Operation::Check(check)).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.apply(Operation::Peek(check)).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.apply(Operation::Refund(refund)).await.map(drop)
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.apply(Operation::Block(block)).await.map(drop)
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.capabilities().supports_reset(policy)?;
-        self.store.delete(&keys.sole(policy)?.storage_key(policy)).await
+    /// Reads the state, changes it, and swaps it in if it differs.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&self.capabilities())?;
+        let key: String = operation.keys().sole(operation.policy())?.storage_key(operation.policy());
+        if let Operation::Reset { .. } = operation {
+            return self.store.delete(&key).await.map(Reply::from);
+        }
+        for _ in 0..self.attempts.max(1) {
+            let found = self.store.read(&key).await?;
+            let Changed { decision, value } = operation.change(found.as_ref().map(|found| &found.bytes[..]))?;
+            let Some((bytes, ttl)) = value else { return Ok(operation.reply(decision)) };
+            let swap = match found {
+                Some(VersionedValue { version, .. }) => self.store.update(&key, &bytes, version, ttl).await?,
+                None => self.store.create(&key, &bytes, ttl).await?,
+            };
+            if swap == Swap::Done {
+                return Ok(operation.reply(decision));
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Contended,
+            format!("this key changed during each of {} attempts; retry, or allow more attempts", self.attempts.max(1)),
+        ))
     }
 }

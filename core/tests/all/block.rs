@@ -8,9 +8,9 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::algorithm::{Penalty, PenaltyState};
 use tidegate_core::{
-    Block, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, ErrorKind, Fallback, Key, Keys, Limiter,
-    MemoryLimiter, Millis, Origin, Policy, PolicyState, Quota, QuotaState, Refund, ResponseFields, Shadow, Sharded,
-    Tiered, UnixMillis, WhenFull,
+    Block, Capabilities, Check, DenyCache, ErasedLimiter, Error, ErrorKind, Fallback, Key, Limiter, LimiterExt,
+    MemoryLimiter, Millis, Operation, Origin, Policy, PolicyState, Quota, QuotaState, Reply, ResponseFields, Shadow,
+    Sharded, Tiered, UnixMillis, WhenFull,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -363,24 +363,8 @@ impl Limiter for Flaky {
         self.counts.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.ask()?.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.ask()?.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.ask()?.refund(refund).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.ask()?.block(block).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.ask()?.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        self.ask()?.apply(operation).await
     }
 }
 
@@ -392,20 +376,11 @@ impl Limiter for Older {
         self.0.capabilities().block(false)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        match operation {
+            Operation::Block(_) => Err(operation.unsupported()),
+            _ => self.0.apply(operation).await,
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pollster::block_on;
 use tidegate_core::{
-    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Fallback, Key, Keys, Limiter, MemoryLimiter, Millis,
-    Policy, Quota, Refund, Shadow, Sharded, Tiered, UnixMillis,
+    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Fallback, Key, Limiter, LimiterExt, MemoryLimiter,
+    Millis, Operation, Policy, Quota, Reply, Shadow, Sharded, Tiered, UnixMillis, limiter_fn,
 };
 
 fn at(ms: u64) -> UnixMillis {
@@ -42,50 +42,23 @@ impl Limiter for Store {
         Capabilities::EXACT
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
-        match self.0.is_down.load(Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Unavailable, "down")),
-            false => self.0.memory.check(check).await,
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(_) = operation {
+            self.0.calls.fetch_add(1, Ordering::Relaxed);
+            if self.0.is_down.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "down"));
+            }
         }
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.memory.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.memory.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.memory.reset(policy, keys).await
+        self.0.memory.apply(operation).await
     }
 }
 
 /// A limiter whose checks are this function's.
-struct Mutant<F>(F);
-
-impl<F: Fn(Check<'_>) -> Result<Decision, Error> + Send + Sync> Limiter for Mutant<F> {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        (self.0)(check)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        (self.0)(check)
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Ok(())
-    }
+fn mutant(check: impl Fn(Check<'_>) -> Result<Decision, Error> + Send + Sync) -> impl Limiter {
+    limiter_fn(Capabilities::EXACT, move |operation| match operation {
+        Operation::Check(asked) | Operation::Peek(asked) => check(asked).map(Reply::from),
+        _ => Ok(Reply::Done),
+    })
 }
 
 /// What the first tier denies costs the second nothing.
@@ -99,7 +72,7 @@ fn tiered() {
     let far = Store::default();
     assert!(spares_the_second_tier(&Tiered::new(MemoryLimiter::new(), flood.clone(), far.clone()).unwrap(), &far));
     let far = Store::default();
-    let asks_both = Mutant(|check: Check<'_>| {
+    let asks_both = mutant(|check: Check<'_>| {
         let second = block_on(far.check(check))?;
         let first = near.decide(Check::new(&flood, check.keys, check.now))?;
         Ok(if first.is_allowed() { second } else { first })
@@ -116,7 +89,7 @@ fn proposes_only(limiter: &impl Limiter) -> bool {
 fn shadow() {
     assert!(proposes_only(&Shadow::new(MemoryLimiter::new(), policy("api", 10))));
     let (memory, proposed) = (MemoryLimiter::new(), policy("proposed", 10));
-    let denies_by_it = Mutant(|check: Check<'_>| {
+    let denies_by_it = mutant(|check: Check<'_>| {
         let current = memory.decide(check)?;
         let other = memory.decide(Check::new(&proposed, check.keys, check.now))?;
         Ok(if other.is_allowed() { current } else { other })
@@ -134,7 +107,7 @@ fn sharded() {
     let rows = NonZero::new(4).unwrap();
     assert!(shards_within_the_limit(&Sharded::new(MemoryLimiter::new(), rows)));
     let (memory, next) = (MemoryLimiter::new(), AtomicU32::new(0));
-    let whole_limit_for_each_row = Mutant(|check: Check<'_>| {
+    let whole_limit_for_each_row = mutant(|check: Check<'_>| {
         let row = Key::new(format!("row:{}", next.fetch_add(1, Ordering::Relaxed) % 4));
         memory.decide(Check::new(check.policy, &row, check.now))
     });
@@ -158,11 +131,11 @@ fn fallback() {
     assert!(admits_the_share(&Fallback::new(store.clone(), 10).unwrap(), &store));
 
     let (store, local) = (Store::default(), MemoryLimiter::new());
-    let whole_limit = Mutant(|check: Check<'_>| block_on(store.check(check)).or_else(|_| local.decide(check)));
+    let whole_limit = mutant(|check: Check<'_>| block_on(store.check(check)).or_else(|_| local.decide(check)));
     assert!(!admits_the_share(&whole_limit, &store));
 
     let store = Store::default();
-    let forgets = Mutant(|check: Check<'_>| {
+    let forgets = mutant(|check: Check<'_>| {
         let share = policy("api", 5);
         block_on(store.check(check)).or_else(|_| MemoryLimiter::new().decide(Check::new(&share, check.keys, check.now)))
     });
@@ -182,7 +155,7 @@ fn deny_cache() {
     let store = Store::default();
     assert!(forgets_in_time(&DenyCache::new(store.clone()), &store));
     let (store, denied) = (Store::default(), AtomicBool::new(false));
-    let never_forgets = Mutant(|check: Check<'_>| {
+    let never_forgets = mutant(|check: Check<'_>| {
         let decision = match denied.load(Ordering::Relaxed) {
             true => policy("api", 1).decide(&mut policy("api", 1).initial_state(), check.now, 2),
             false => block_on(store.check(check))?,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, Load, MemoryLimiter, Millis, Origin,
-    Policy, Quota, Refund, Settle, Shadow, Sharded, Tiered, UnixMillis,
+    Accuracy, Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, LimiterExt, Load, MemoryLimiter,
+    Millis, Operation, Origin, Policy, Quota, Refund, Reply, Settle, Shadow, Sharded, Tiered, UnixMillis,
 };
 
 fn at(ms: u64) -> UnixMillis {
@@ -33,28 +33,14 @@ impl Limiter for Counted {
         Capabilities::EXACT
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        match self.fails {
-            Some(kind) => Err(Error::new(kind, "on demand")),
-            None => self.memory.check(check).await,
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(_) = operation {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            if let Some(kind) = self.fails {
+                return Err(Error::new(kind, "on demand"));
+            }
         }
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.memory.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.memory.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.memory.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.memory.reset(policy, keys).await
+        self.memory.apply(operation).await
     }
 }
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Capabilities, Check, Decision, DenyCache, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis, Origin,
-    Policy, Quota, Refund, UnixMillis,
+    Capabilities, Check, DenyCache, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation,
+    Origin, Policy, Quota, Refund, Reply, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -29,27 +29,22 @@ impl Limiter for &Store {
         self.counts.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.checks.fetch_add(1, Ordering::Relaxed);
-        let decision = self.counts.decide(check);
-        std::future::poll_fn(
-            |_| if self.answers_late.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) },
-        )
-        .await;
-        decision
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.counts.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.counts.refund(refund).await?;
-        if self.fails.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::Timeout, "late")) } else { Ok(()) }
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.counts.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.counts.apply(operation).await;
+        match operation {
+            Operation::Check(_) => {
+                self.checks.fetch_add(1, Ordering::Relaxed);
+                std::future::poll_fn(|_| {
+                    if self.answers_late.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
+                })
+                .await;
+            }
+            Operation::Refund(_) if self.fails.load(Ordering::Relaxed) => {
+                return Err(Error::new(ErrorKind::Timeout, "late"));
+            }
+            _ => {}
+        }
+        reply
     }
 }
 

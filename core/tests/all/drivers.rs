@@ -9,12 +9,12 @@ use std::task::Poll;
 
 use pollster::block_on;
 use tidegate_core::store::{
-    Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, Operation, Swap, Versioned,
+    Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, Swap, Versioned,
     VersionedLimiter, VersionedValue,
 };
 use tidegate_core::{
-    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, MemoryLimiter, Millis,
-    Policy, Quota, Refund, Settle, Status, UnixMillis,
+    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, LimiterExt,
+    MemoryLimiter, Millis, Operation, Policy, Quota, Refund, Settle, Status, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pollster::block_on;
 use tidegate_core::{
-    Check, DenyCache, ErasedLimiter, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
+    Check, DenyCache, ErasedLimiter, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);

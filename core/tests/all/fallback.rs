@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Fallback, Health, Key, Keys, Limiter, Load, MemoryLimiter, Millis,
-    Origin, Policy, Quota, Refund, ResponseFields, Settle, Status, UnixMillis,
+    Capabilities, Check, Decision, Error, ErrorKind, Fallback, Health, Key, Keys, Limiter, LimiterExt, Load,
+    MemoryLimiter, Millis, Operation, Origin, Policy, Quota, Refund, Reply, ResponseFields, Settle, Status, UnixMillis,
+    limiter_fn,
 };
 
 const START: u64 = 1_800_000_000_000;
@@ -57,24 +58,8 @@ impl Limiter for Store {
         Capabilities::EXACT
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.answer(self.ask()?.check(check).await)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.answer(self.ask()?.peek(check).await)
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.answer(self.ask()?.refund(refund).await)
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.answer(self.ask()?.settle(settle).await)
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.answer(self.ask()?.reset(policy, keys).await)
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        self.answer(self.ask()?.apply(operation).await)
     }
 }
 
@@ -350,29 +335,11 @@ fn a_percentage_is_from_1_to_100() {
 }
 
 /// A limiter with other features than its own.
-struct Declared(Store, Capabilities);
-
-impl Limiter for Declared {
-    fn capabilities(&self) -> Capabilities {
-        self.1
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.1.supports(&check)?;
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
-    }
+fn declared(store: Store, can: Capabilities) -> impl Limiter {
+    limiter_fn(can, move |operation| {
+        operation.verify(&can)?;
+        block_on(store.apply(operation))
+    })
 }
 
 #[test]
@@ -381,7 +348,7 @@ fn another_store_decides_in_place_of_the_memory() {
     let simple = Capabilities::EXACT.idempotency(false).reset(false);
     // Two processes share the backup, and so the share.
     let [one, other] =
-        [(); 2].map(|()| Fallback::new(store.clone(), 50).unwrap().backup(Declared(backup.clone(), simple)).unwrap());
+        [(); 2].map(|()| Fallback::new(store.clone(), 50).unwrap().backup(declared(backup.clone(), simple)).unwrap());
     store.fail(Some(ErrorKind::Unavailable));
     assert_eq!(admitted(&one, &policy, 0, 20), (20, Ok(Origin::Fallback)));
     assert_eq!(admitted(&other, &policy, 0, 20), (10, Ok(Origin::Fallback)));

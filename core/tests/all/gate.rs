@@ -4,12 +4,13 @@
 
 use std::net::IpAddr;
 
-use crate::gate_readings::Lesser;
+use crate::gate_readings::lesser;
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::gate::{Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Verdict};
 use tidegate_core::{
-    Block, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, ResponseFields, UnixMillis,
+    Block, ClientIpSource, Error, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Platform, ResponseFields,
+    UnixMillis,
 };
 
 pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -150,7 +151,7 @@ fn a_store_failure_opens_only_where_the_rule_says_so() {
                 limits.a.quotas = [{{ algorithm = "fixed_window", limit = 1, window_ms = 1000 }}]"#
             );
             let source = ClientIpSource::new(Platform::Direct);
-            let gate = Gate::new(parse(&text).unwrap(), Failing(kind), source).unwrap();
+            let gate = Gate::new(parse(&text).unwrap(), failing(kind), source).unwrap();
             assert_eq!(outcome(&gate, &request("GET", "/")), if opens { expected } else { "503" }, "{kind}");
         }
     }
@@ -316,28 +317,8 @@ fn a_gate_needs_a_store() {
 }
 
 /// A limiter that always fails.
-pub(crate) struct Failing(pub(crate) ErrorKind);
-
-impl tidegate_core::Limiter for Failing {
-    fn capabilities(&self) -> tidegate_core::Capabilities {
-        tidegate_core::Capabilities::EXACT
-    }
-
-    async fn check(&self, _: tidegate_core::Check<'_>) -> Result<tidegate_core::Decision, Error> {
-        Err(Error::new(self.0, "down"))
-    }
-
-    async fn peek(&self, check: tidegate_core::Check<'_>) -> Result<tidegate_core::Decision, Error> {
-        self.check(check).await
-    }
-
-    async fn refund(&self, _: tidegate_core::Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(self.0, "down"))
-    }
-
-    async fn reset(&self, _: &tidegate_core::Policy, _: tidegate_core::Keys<'_>) -> Result<(), Error> {
-        Err(Error::new(self.0, "down"))
-    }
+pub(crate) fn failing(kind: ErrorKind) -> impl tidegate_core::Limiter {
+    tidegate_core::limiter_fn(tidegate_core::Capabilities::EXACT, move |_| Err(Error::new(kind, "down")))
 }
 
 proptest! {
@@ -490,7 +471,7 @@ fn a_rule_may_give_an_estimate_if_its_store_can_settle_it() {
     assert_eq!(settled.binding().remaining(), Some(9));
     let both = parse(&text.replace("estimate = 6", "estimate = 6\ncost = 2")).unwrap_err().to_string();
     assert!(both.ends_with("the rule has a cost, too; write one of them"), "{both}");
-    let unable = Lesser(MemoryLimiter::new(), tidegate_core::Capabilities::EXACT.idempotency(false));
+    let unable = lesser(tidegate_core::Capabilities::EXACT.idempotency(false));
     let unable = Gate::new(parse(text).unwrap(), unable, ClientIpSource::new(Platform::Direct)).err().unwrap();
     assert_eq!(unable.to_string(), "rule \"/*\": this store does not support settlements of an estimate");
 }
@@ -503,7 +484,7 @@ fn a_rule_may_give_a_cost_if_its_store_counts_costs() {
         );
         let rules = parse(&text).unwrap();
         assert_eq!(rules.rules()[0].cost(), cost);
-        Gate::new(rules, Lesser(MemoryLimiter::new(), can), ClientIpSource::new(Platform::Direct)).map(|_| ())
+        Gate::new(rules, lesser(can), ClientIpSource::new(Platform::Direct)).map(|_| ())
     };
     let (able, unable) = (tidegate_core::Capabilities::EXACT, tidegate_core::Capabilities::EXACT.costs(false));
     assert!(of(1, able).is_ok() && of(2, able).is_ok() && of(1, unable).is_ok());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_core::gate::{Event, EventSink, Events, Gate, LogLimit, OnFailure, Outcome, Rules, Tally};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Platform, Policy, Quota};
 
-use crate::gate::{Failing, NOW, gate, outcome, parse, request};
+use crate::gate::{NOW, failing, gate, outcome, parse, request};
 
 #[test]
 fn each_decision_is_one_event_without_personal_data() {
@@ -52,7 +52,7 @@ fn allowed_requests_are_sampled_and_failures_are_all_told() {
         let gate = Gate::new(rules, limiter, ClientIpSource::new(Platform::Direct)).unwrap();
         gate.events(Events::new(tally.clone()).sample_allowed(NonZero::new(10).unwrap()))
     };
-    let (up, down, tally) = (Box::new(MemoryLimiter::new()), Box::new(Failing(ErrorKind::Timeout)), Tally::new(10));
+    let (up, down, tally) = (Box::new(MemoryLimiter::new()), Box::new(failing(ErrorKind::Timeout)), Tally::new(10));
     let (up, down) = (of(up, &tally), of(down, &tally));
     for _ in 0..120 {
         outcome(&up, &request("GET", "/"));

@@ -9,8 +9,8 @@ use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
-    Check, ClientIpSource, ErasedLimiter, Error, ErrorKind, Fallback, Key, Limiter as _, MemoryLimiter, Millis, Origin,
-    Platform, Policy, Quota, UnixMillis,
+    Check, ClientIpSource, ErasedLimiter, Error, ErrorKind, Fallback, Key, LimiterExt as _, MemoryLimiter, Millis,
+    Origin, Platform, Policy, Quota, UnixMillis,
 };
 
 use crate::lending::store::Store;

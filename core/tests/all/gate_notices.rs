@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Notice, Prepared, Request, Rules, Verdict};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
-    Millis, Platform, Policy, Refund, Settle, UnixMillis,
+    Capabilities, ClientIpSource, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter, Millis, Operation, Platform,
+    Reply, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -39,26 +39,11 @@ impl Limiter for Store {
         self.counts.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.up()?;
-        self.counts.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.counts.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.counts.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.up()?;
-        self.counts.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.counts.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(_) | Operation::Settle(_) = operation {
+            self.up()?;
+        }
+        self.counts.apply(operation).await
     }
 }
 

@@ -9,11 +9,11 @@ use pollster::block_on;
 use serde_json::{Value, json};
 use tidegate_core::gate::{Gate, Prepared, Request, Rules, Verdict};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, ErasedLimiter, Error, ErrorKind, Keys, Limiter, MemoryLimiter,
-    Millis, Platform, Policy, Refund, Settle, Sharded, UnixMillis,
+    Capabilities, ClientIpSource, ErasedLimiter, ErrorKind, Limiter, MemoryLimiter, Millis, Platform, Sharded,
+    UnixMillis, limiter_fn,
 };
 
-use crate::gate::{Failing, NOW, outcome, parse, request};
+use crate::gate::{NOW, failing, outcome, parse, request};
 
 /// Rules with a limit for all paths and one for `/login`, of so many requests a minute. The rules have these lines.
 fn site_and_login(limits: [u32; 2], site: &str, login: &str) -> Rules {
@@ -226,40 +226,19 @@ fn a_preflight_is_exempt_by_an_option_and_only_from_rules_that_are_not_for_optio
 }
 
 /// A store that declares less than it can.
-pub(crate) struct Lesser(pub(crate) MemoryLimiter, pub(crate) Capabilities);
-
-impl Limiter for Lesser {
-    fn capabilities(&self) -> Capabilities {
-        self.1
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.0.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
-    }
+pub(crate) fn lesser(can: Capabilities) -> impl Limiter {
+    let memory = MemoryLimiter::new();
+    limiter_fn(can, move |operation| {
+        operation.verify(&can)?;
+        block_on(memory.apply(operation))
+    })
 }
 
 #[test]
 fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
     let gate = |limits| {
         let rules = site_and_login(limits, "limits = ['site']", "limits = ['login']");
-        gate(rules, Lesser(MemoryLimiter::new(), Capabilities::EXACT.max_quotas(1)))
+        gate(rules, lesser(Capabilities::EXACT.max_quotas(1)))
     };
     let few = gate([4, 3]);
     let outcomes: Vec<_> = (0..4).map(|_| outcome(&few, &request("POST", "//login/"))).collect();
@@ -291,7 +270,7 @@ fn the_terms_are_the_strictest_of_all_rules_that_apply() {
         let settled = block_on(counted.settle(pass.hold().unwrap(), 0, NOW + Millis::new(2_999))).unwrap();
         assert_eq!(settled.binding().remaining(), Some(45));
 
-        let failing = gate(rules(), Failing(ErrorKind::Unavailable));
+        let failing = gate(rules(), failing(ErrorKind::Unavailable));
         assert_eq!(outcome(&failing, &request("POST", "//login")), "503");
     }
 }
@@ -315,34 +294,12 @@ fn readings_whose_rules_have_other_stores_are_charged_in_each() {
 }
 
 /// A store that takes a minute by the test's clock, and notes when it is asked.
-struct Slow(MemoryLimiter, Arc<Mutex<Vec<UnixMillis>>>);
-
-impl Limiter for Slow {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.1.lock().unwrap().push(check.now);
-        self.0.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.1.lock().unwrap().push(settle.now);
-        self.0.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
-    }
+fn slow(asked: &Arc<Mutex<Vec<UnixMillis>>>) -> impl Limiter + use<> {
+    let (memory, asked) = (MemoryLimiter::new(), Arc::clone(asked));
+    limiter_fn(memory.capabilities(), move |operation| {
+        asked.lock().unwrap().push(operation.now());
+        block_on(memory.apply(operation))
+    })
 }
 
 #[test]
@@ -350,7 +307,7 @@ fn a_store_that_is_asked_later_decides_at_a_later_time() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let minutes = |passed: usize| NOW + Millis::from_secs(60 * passed as u64);
     let clock = || minutes(asked.lock().unwrap().len());
-    let slow = |name| (name, Box::new(Slow(MemoryLimiter::new(), Arc::clone(&asked))) as Box<dyn ErasedLimiter>);
+    let slow = |name| (name, Box::new(slow(&asked)) as Box<dyn ErasedLimiter>);
     let rules = site_and_login([1, 9], "limits = ['site']\nstore = 'second'", "limits = ['login']");
     let gate =
         Gate::with_stores(rules, [slow("first"), slow("second")], ClientIpSource::new(Platform::Direct)).unwrap();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Keys, Limiter,
-    MemoryLimiter, Millis, Origin, Platform, Policy, Refund, Settle, UnixMillis,
+    Capabilities, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter,
+    Millis, Operation, Origin, Platform, Policy, Reply, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
@@ -44,28 +44,14 @@ impl Limiter for Store {
         if self.0.has_places.load(Ordering::Relaxed) { can.dimensions(Dimensions::Grouped) } else { can }
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.checks.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
-        if self.0.is_down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "switched off"));
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(check) = operation {
+            self.0.checks.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
+            if self.0.is_down.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "switched off"));
+            }
         }
-        self.0.counts.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.counts.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.counts.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.0.counts.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.counts.reset(policy, keys).await
+        self.0.counts.apply(operation).await
     }
 }
 

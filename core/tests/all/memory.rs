@@ -7,7 +7,9 @@ use std::thread;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::{Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, UnixMillis};
+use tidegate_core::{
+    Check, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, UnixMillis,
+};
 
 pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 

@@ -3,7 +3,7 @@
 
 use pollster::block_on;
 use tidegate_core::{
-    Block, Check, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, WhenFull,
+    Block, Check, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, WhenFull,
 };
 
 use crate::memory::{NOW, policy};

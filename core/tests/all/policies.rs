@@ -4,7 +4,7 @@
 use pollster::block_on;
 use tidegate_core::algorithm::{Concurrency, MAX_UNITS};
 use tidegate_core::{
-    Capabilities, ChargeId, Check, Dimensions, ErrorKind, Key, Limiter as _, MemoryLimiter, Millis, Policy, Quota,
+    Capabilities, ChargeId, Check, Dimensions, ErrorKind, Key, LimiterExt as _, MemoryLimiter, Millis, Policy, Quota,
     Rule, Settle, Status, UnixMillis,
 };
 

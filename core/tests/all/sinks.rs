@@ -13,8 +13,8 @@ use tidegate_core::gate::{
     Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
 };
 use tidegate_core::{
-    Capabilities, Check, ClientIpSource, Decision, Error, ErrorKind, Fallback, Keys, Limiter, MemoryLimiter, Millis,
-    Platform, Policy, Quota, Refund, UnixMillis,
+    Capabilities, ClientIpSource, Error, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
+    UnixMillis, limiter_fn,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -117,28 +117,8 @@ fn events_of_tracing() {
 }
 
 /// A store that does not answer.
-struct Down;
-
-impl Limiter for Down {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
-    }
-
-    async fn check(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(Error::new(ErrorKind::Timeout, "down"))
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.check(check).await
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Timeout, "down"))
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Timeout, "down"))
-    }
+fn down() -> impl Limiter {
+    limiter_fn(Capabilities::EXACT, |_| Err(Error::new(ErrorKind::Timeout, "down")))
 }
 
 /// Sends requests to a gate, 10 ms apart.
@@ -160,7 +140,7 @@ fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
         assert!(event.error.is_some());
         assert_eq!(gauge.0.lock().unwrap()["tidegate_stores_down{store=default}"], 1.0);
     };
-    let decide = || metrics::with_local_recorder(&recorder, || send(Down, (TracingSink::default(), is_down), 250));
+    let decide = || metrics::with_local_recorder(&recorder, || send(down(), (TracingSink::default(), is_down), 250));
     tracing::subscriber::with_default(subscriber.clone(), decide);
     let events = subscriber.0.lock().unwrap();
     let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
@@ -174,7 +154,7 @@ fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
 fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
     let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
     let decide = || {
-        let fallback = Fallback::new(Down, 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
+        let fallback = Fallback::new(down(), 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
         metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
     };
     tracing::subscriber::with_default(subscriber.clone(), decide);

@@ -4,9 +4,7 @@ use std::num::NonZero;
 
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{LendingLimiter, lending_capabilities};
-use tidegate_core::{
-    Block, Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
-};
+use tidegate_core::{Capabilities, Error, Limiter, Millis, Operation, Reply, UnixMillis};
 
 use crate::durable_objects::store::{CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
 
@@ -68,27 +66,7 @@ impl<'s, N: Namespace + 's> Limiter for Leases<'s, N> {
         self.limiter.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.limiter.settle(settle).await
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        self.limiter.block(block).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        self.limiter.apply(operation).await
     }
 }

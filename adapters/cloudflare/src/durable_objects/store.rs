@@ -3,9 +3,10 @@
 use std::future::Future;
 
 use tidegate_core::lending::{Answer, Question};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, Operation};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
 use tidegate_core::{
-    Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Policy, UnixMillis,
+    Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy,
+    UnixMillis,
 };
 
 use crate::durable_objects::bytes::to_hex;
@@ -110,7 +111,7 @@ fn asked(operation: Operation<'_>) -> Result<(Action, Check<'_>), Error> {
                 None => (Action::Release { token }, check),
             }
         }
-        _ => return Err(Error::new(ErrorKind::Unsupported, "the object does not know this operation")),
+        _ => return Err(operation.unsupported()),
     })
 }
 

@@ -1,7 +1,7 @@
 //! [`WorkersKv`], and what else needs crate `worker`.
 
 use tidegate_core::store::BestEffort;
-use tidegate_core::{Capabilities, Check, Decision, Error, Keys, Limiter, Millis, Policy, Refund, UnixMillis};
+use tidegate_core::{Capabilities, Error, Limiter, Millis, Operation, Reply, UnixMillis};
 use worker::Env;
 use worker::js_sys::{Math, Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen::prelude::wasm_bindgen;
@@ -149,25 +149,15 @@ impl Limiter for SharedKv {
         self.0.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let decision = self.0.check(check).await;
-        let (limiter, now) = (self.0.clone(), check.now);
-        wait_until(&future_to_promise(async move {
-            limiter.write_back(now).await;
-            Ok(JsValue::UNDEFINED)
-        }));
-        decision
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.0.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.0.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.0.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.0.apply(operation).await;
+        if let Operation::Check(check) = operation {
+            let (limiter, now) = (self.0.clone(), check.now);
+            wait_until(&future_to_promise(async move {
+                limiter.write_back(now).await;
+                Ok(JsValue::UNDEFINED)
+            }));
+        }
+        reply
     }
 }

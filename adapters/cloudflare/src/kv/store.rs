@@ -4,8 +4,7 @@ use std::fmt;
 
 use tidegate_core::store::BestEffort;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Millis, Policy,
-    Refund, UnixMillis,
+    Accuracy, Capabilities, Check, Dimensions, Drift, Error, Limiter, Millis, Operation, Reply, UnixMillis,
 };
 
 use crate::kv::isolate::Isolate;
@@ -35,7 +34,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::EXACT
 ///
 /// ```
 /// use tidegate_cloudflare::kv::{Config, Isolate, KvLimiter};
-/// use tidegate_cloudflare::{Check, Error, Limiter, UnixMillis};
+/// use tidegate_cloudflare::{Check, Error, LimiterExt, UnixMillis};
 /// use tidegate_core::store::BestEffort;
 /// async fn guard(isolate: &Isolate, store: impl BestEffort, check: Check<'_>) -> Result<bool, Error> {
 ///     let limiter = KvLimiter::new(isolate, store);
@@ -77,7 +76,6 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
     /// Reads the key if the isolate's knowledge of it is too old, and returns its storage key. If the store does not answer, the
     /// isolate decides by its own counts, and the decision's origin is `Fallback`.
     async fn refreshed(&self, check: &Check<'_>) -> Result<String, Error> {
-        self.capabilities().supports(check)?;
         let key = check.keys.sole(check.policy)?.storage_key(check.policy);
         if let Some(value) = self.isolate.plan(check, &key)? {
             let answer = self.store.get(&value.name(&key)).await;
@@ -92,21 +90,17 @@ impl<S: BestEffort> Limiter for KvLimiter<'_, S> {
         CAPABILITIES
     }
 
-    /// Reads at most once. [`KvLimiter::flush`] writes.
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.isolate.decide(&check, &self.refreshed(&check).await?)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.isolate.peek(&check, &self.refreshed(&check).await?)
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(unsupported("refund: another isolate may have charged the request"))
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Err(unsupported("reset: other isolates would write their counts again"))
+    /// Reads at most once. [`KvLimiter::flush`] writes. A refund is unsupported, because another isolate may have charged the request,
+    /// and so is a reset, because other isolates would write their counts again.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.verify(&CAPABILITIES)?;
+        let (Operation::Check(check) | Operation::Peek(check)) = operation else { return Err(operation.unsupported()) };
+        let key = self.refreshed(&check).await?;
+        let decided = match operation {
+            Operation::Peek(_) => self.isolate.peek(&check, &key),
+            _ => self.isolate.decide(&check, &key),
+        };
+        decided.map(Reply::from)
     }
 }
 
@@ -114,8 +108,4 @@ impl<S> fmt::Debug for KvLimiter<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KvLimiter").field("isolate", self.isolate).finish_non_exhaustive()
     }
-}
-
-fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this store does not support {what}"))
 }

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use crate::support::{PAGE_ROWS, Rig, START_MS, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, DurableObjectsLimiter, Leases, Placement, Sweep};
-use tidegate_core::{Check, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
 
 const YEAR: Millis = Millis::from_secs(365 * 86_400);
 const MINUTE: Millis = Millis::from_secs(60);

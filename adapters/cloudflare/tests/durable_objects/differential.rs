@@ -7,7 +7,7 @@ use crate::support::{Rig, virtual_time};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{DurableObjects, Placement};
-use tidegate_core::{Check, Error, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
+use tidegate_core::{Check, Error, Key, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
 use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
 
 /// Replays a history on objects and on the reference. `sweeping`: the objects' clock follows the history, and alarms fire.

@@ -7,8 +7,8 @@ use crate::support::{Rig, START_MS, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases, Placement};
 use tidegate_core::{
-    Block, Check, Decision, Dimensions, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund, Rule, Settle,
-    UnixMillis,
+    Block, Check, Decision, Dimensions, ErrorKind, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, Refund, Rule,
+    Settle, UnixMillis,
 };
 
 const SECOND: Millis = Millis::from_secs(1);

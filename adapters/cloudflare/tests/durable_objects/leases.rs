@@ -11,7 +11,8 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{Address, DurableObjects, Leases, Namespace, Reply};
 use tidegate_core::{
-    Block, Check, Decision, Error, ErrorKind, Key, Limiter, Load, Millis, Origin, Policy, Quota, Settle, UnixMillis,
+    Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Settle,
+    UnixMillis,
 };
 use tidegate_histories::in_every_order;
 

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use crate::support::{Loss, Rig, START_MS, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Placement};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Policy, Quota, Refund, UnixMillis};
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)

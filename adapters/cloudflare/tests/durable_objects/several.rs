@@ -7,7 +7,8 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{DurableObjects, Placement};
 use tidegate_core::{
-    Block, Check, Key, Limiter, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
+    Block, Check, Key, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle,
+    UnixMillis,
 };
 
 /// The dimensions, and two keys of each.

@@ -4,7 +4,7 @@ use crate::support::{Edge, Faults, together};
 use pollster::block_on;
 use tidegate_cloudflare::kv::DRIFT;
 use tidegate_core::store::BestEffortLimiter;
-use tidegate_core::{Check, Key, Limiter, Load, Millis, Policy, Quota};
+use tidegate_core::{Check, Key, LimiterExt, Load, Millis, Policy, Quota};
 
 fn key() -> Key {
     Key::new("ip:192.0.2.1")

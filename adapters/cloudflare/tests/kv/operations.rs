@@ -3,7 +3,7 @@
 use crate::support::{Edge, Faults};
 use pollster::block_on;
 use tidegate_cloudflare::kv::Config;
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Origin, Policy, Quota, Refund, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Origin, Policy, Quota, Refund, UnixMillis};
 
 fn policy(limit: u64) -> Policy {
     Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()

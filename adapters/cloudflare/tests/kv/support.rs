@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tidegate_cloudflare::kv::{Config, Isolate, KvLimiter};
 use tidegate_core::store::BestEffort;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, Millis, Policy, Quota, Rule,
+    Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, LimiterExt, Millis, Policy, Quota, Rule,
     UnixMillis,
 };
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use tidegate_core::lending::Terms;
 use tidegate_core::{
-    Accuracy, Capabilities, Ceiling, Check, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, Policy,
-    Refund, Settle,
+    Accuracy, Capabilities, Ceiling, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, LimiterExt,
+    Operation, Policy, Reply,
 };
 
 use super::policies::Policies;
@@ -76,35 +76,26 @@ impl Limiter for Host {
         self.can.get().borrows(true)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let mut rest = format!("{},{},", check.cost, check.now.get());
-        token(&mut rest, check.idempotency.map(|charge| charge.token));
-        let _ = write!(rest, ",{}", check.idempotency.map_or(0, |charge| charge.ttl.get()));
-        self.ask("check", (check.policy, check.lease), check.keys, &rest).await
+    /// A gate asks only for decisions and settlements.
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let now = operation.now().get();
+        match operation {
+            Operation::Check(check) => {
+                let mut rest = format!("{},{now},", check.cost);
+                token(&mut rest, check.idempotency.map(|charge| charge.token));
+                let _ = write!(rest, ",{}", check.idempotency.map_or(0, |charge| charge.ttl.get()));
+                self.ask("check", (check.policy, check.lease), check.keys, &rest).await
+            }
+            Operation::Settle(settle) => {
+                let cost = settle.cost.map_or_else(|| "-1".into(), |cost| cost.to_string());
+                let mut rest = format!("{cost},{now},");
+                token(&mut rest, Some(settle.token));
+                self.ask("settle", (settle.policy, None), settle.keys, &rest).await
+            }
+            _ => Err(operation.unsupported()),
+        }
+        .map(Reply::from)
     }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let cost = settle.cost.map_or_else(|| "-1".into(), |cost| cost.to_string());
-        let mut rest = format!("{cost},{},", settle.now.get());
-        token(&mut rest, Some(settle.token));
-        self.ask("settle", (settle.policy, None), settle.keys, &rest).await
-    }
-
-    async fn peek(&self, _: Check<'_>) -> Result<Decision, Error> {
-        Err(never_asked())
-    }
-
-    async fn refund(&self, _: Refund<'_>) -> Result<(), Error> {
-        Err(never_asked())
-    }
-
-    async fn reset(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Err(never_asked())
-    }
-}
-
-fn never_asked() -> Error {
-    Error::new(ErrorKind::Unsupported, "a gate asks only for decisions and settlements")
 }
 
 /// What a store supports, in numbers: the algorithms as bits; the most quotas; 0 for one dimension, 1 for grouped ones and 2 for

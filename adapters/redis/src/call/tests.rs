@@ -1,8 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use tidegate_core::lending::{Question, Returned};
-use tidegate_core::store::Operation;
-use tidegate_core::{Check, Error, ErrorKind, Key, Millis, Policy, Quota, Settle, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, Key, Millis, Operation, Policy, Quota, Settle, UnixMillis};
 
 use super::Call;
 use crate::script::Script;

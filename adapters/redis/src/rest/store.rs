@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::lending::{Answer, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation};
-use tidegate_core::{Capabilities, Check, Error, Keys, Policy};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
+use tidegate_core::{Capabilities, Check, Error, Keys, Operation, Policy};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -30,7 +30,7 @@ pub type RestLimiter = AtomicLimiter<Rest<Native>>;
 /// WebAssembly, and on hosts with their own HTTP client, a [`Transport`] sends the requests.
 ///
 /// ```no_run
-/// use tidegate_redis::{Check, Key, Limiter, Millis, Policy, Rest, RestConfig, UnixMillis};
+/// use tidegate_redis::{Check, Key, LimiterExt, Millis, Policy, Rest, RestConfig, UnixMillis};
 /// # async fn run(url: String, token: String, policy: &Policy, now: UnixMillis) -> Result<(), tidegate_core::Error> {
 /// let limiter = Rest::new(RestConfig::new(url, token))?.limiter();
 /// let decision = limiter.check(Check::new(policy, &Key::new("ip:192.0.2.1"), now)).await?;

@@ -14,7 +14,7 @@ use tidegate_core::{MaybeSend, MaybeSync, Millis};
 ///
 /// ```
 /// use tidegate_redis::{
-///     Check, Key, Limiter, Millis, NoAnswer, Policy, Quota, Response, Rest, RestConfig, Transport, UnixMillis,
+///     Check, Key, LimiterExt, Millis, NoAnswer, Policy, Quota, Response, Rest, RestConfig, Transport, UnixMillis,
 /// };
 ///
 /// /// An endpoint that admits every request, as if it were the first of its key.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
 use crate::support::{NOW, Server, key};
-use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis, Policy, Quota, Refund, Settle};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt, Millis, Policy, Quota, Refund, Settle};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
 const GUIDE: &str = include_str!("../../../../core/docs/replicas.md");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::{MIN_TTL, NOW, Server, bucket, one_of_each};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Terms;
-use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, Limiter, Millis, Origin, Platform, Policy, Quota};
+use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, LimiterExt, Millis, Origin, Platform, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
 fn cli(port: u16, arguments: &[&str]) -> String {

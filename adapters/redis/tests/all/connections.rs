@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::{
     AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, delaying_proxy, key, lying_proxy,
 };
-use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_core::{Check, Error, ErrorKind, LimiterExt, Millis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::net::{TcpListener, TcpStream};
 

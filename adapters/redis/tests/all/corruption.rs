@@ -4,7 +4,7 @@
 
 use crate::support::{NOW, Server, key, one_of_each};
 use tidegate_core::lending::Question;
-use tidegate_core::{Block, Check, ErrorKind, Key, Keys, Limiter, Millis, Policy, Quota, Refund};
+use tidegate_core::{Block, Check, ErrorKind, Key, Keys, LimiterExt, Millis, Policy, Quota, Refund};
 
 #[tokio::test]
 async fn a_foreign_value_is_corrupt_and_left_unchanged() {

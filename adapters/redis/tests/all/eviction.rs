@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{NOW, Server, bucket, key};
-use tidegate_core::{Check, Limiter};
+use tidegate_core::{Check, LimiterExt};
 use tidegate_redis::Config;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

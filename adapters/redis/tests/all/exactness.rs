@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{Check, ErrorKind, Key, Limiter, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, LimiterExt, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Config, Redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

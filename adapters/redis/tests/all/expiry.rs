@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::{NOW, Server, key, one_of_each};
-use tidegate_core::{Check, Limiter, Millis, Policy, Quota, Settle, UnixMillis};
+use tidegate_core::{Check, LimiterExt, Millis, Policy, Quota, Settle, UnixMillis};
 
 fn keys(connection: &mut redis::Connection) -> Vec<String> {
     redis::cmd("KEYS").arg("*").query(connection).unwrap()

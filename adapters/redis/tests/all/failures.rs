@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{AT_ONCE, DEADLINE, NOW, Server, bucket, free_port, key};
-use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt, Millis};
 use tidegate_redis::{Config, Redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{NOW, Server, key};
-use tidegate_core::{Check, ErrorKind, Fallback, Limiter, Millis, Policy, Quota, Settle};
+use tidegate_core::{Check, ErrorKind, Fallback, Limiter, LimiterExt, Millis, Policy, Quota, Settle};
 
 const SLOTS: u64 = 100;
 

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 
 use crate::support::{NOW, Server, bucket, key};
-use tidegate_core::{Check, Error, ErrorKind, Limiter, Millis, UnixMillis};
+use tidegate_core::{Check, Error, ErrorKind, LimiterExt, Millis, UnixMillis};
 use tidegate_redis::{Answer, Clock, Connection, RedisOver};
 
 /// A blocking client.

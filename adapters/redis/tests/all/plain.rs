@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use redis::ConnectionLike as _;
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::store::Operation;
-use tidegate_core::{Check, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Millis, Operation, Policy, Quota, UnixMillis};
 use tidegate_redis::wire::{Call, Script};
 use tidegate_redis::{Clock, batch_script};
 

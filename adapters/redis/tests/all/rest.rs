@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::support::rest::{Endpoint, TOKEN};
 use crate::support::{NOW, Server, admitted, bucket, burst, deaf_proxy, free_port, key, one_of_each};
-use tidegate_core::{Check, ErrorKind, Key, Limiter, Millis, Refund, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Refund, UnixMillis};
 use tidegate_redis::{Clock, Rest, RestConfig};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::rest::TOKEN;
 use crate::support::{NOW, bucket, burst, key};
 use serde_json::json;
-use tidegate_core::{Check, Decision, Error, ErrorKind, Limiter, Millis};
+use tidegate_core::{Check, Decision, Error, ErrorKind, LimiterExt, Millis};
 use tidegate_redis::wire::Script;
 use tidegate_redis::{Clock, Rest, RestConfig, RestLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

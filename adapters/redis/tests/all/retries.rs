@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
-use tidegate_core::{Check, ErrorKind, Limiter, Millis, Refund};
+use tidegate_core::{Check, ErrorKind, LimiterExt, Millis, Refund};
 use tidegate_redis::{Clock, Config, Redis};
 
 #[tokio::test]

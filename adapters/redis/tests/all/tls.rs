@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{NOW, Server, bucket, free_port, key};
-use tidegate_core::{Check, Error, ErrorKind, Limiter};
+use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt};
 use tidegate_redis::{Config, Redis};
 
 fn openssl(dir: &Path, arguments: &[&str]) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Check, Decision, Error, Key, Limiter, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Decision, Error, Key, Limiter, LimiterExt, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

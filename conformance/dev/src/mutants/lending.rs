@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_conformance::fixture::{Disturb, Fixture, Op};
 use tidegate_core::lending::{Answer, Granted, Lender, Question, Terms};
-use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, Operation, lending_capabilities};
+use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, lending_capabilities};
 use tidegate_core::{
-    Capabilities, Check, Dimensions, Error, ErrorKind, Key, Keys, Millis, Policy, PolicyState, UnixMillis,
+    Capabilities, Check, Dimensions, Error, Key, Keys, Millis, Operation, Policy, PolicyState, UnixMillis,
 };
 use tidegate_guest_protocol::{Reply, Route, serve};
 
@@ -181,7 +181,7 @@ impl Atomic for Store {
         let is_peek = match operation {
             Operation::Check(_) => false,
             Operation::Peek(_) => true,
-            _ => return Err(Error::new(ErrorKind::Unsupported, "an unknown operation")),
+            _ => return Err(operation.unsupported()),
         };
         let applied = self.step(&check, |Row { state, lender, .. }| {
             let decision = if is_peek { policy.peek(state, now, cost) } else { policy.decide(state, now, cost) };

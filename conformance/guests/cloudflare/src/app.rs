@@ -1,7 +1,7 @@
 //! A limited page with as few calls of JavaScript as possible, and a page that shows what a client has left.
 
 use tidegate_core::{
-    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, Limiter as _, Platform, Policy, Rejection,
+    BodyFormat, Check, ClientIpSource, Decision, Identity, Key, LimiterExt as _, Platform, Policy, Rejection,
     ResponseFields, UnixMillis,
 };
 use worker::Env;

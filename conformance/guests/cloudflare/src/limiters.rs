@@ -7,9 +7,7 @@ use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjects
 use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_core::store::{Native, NativeLimiter};
-use tidegate_core::{
-    Block, Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Millis, Policy, Refund, Settle, UnixMillis,
-};
+use tidegate_core::{Capabilities, Check, Error, ErrorKind, Limiter, Millis, Operation, Policy, Reply, UnixMillis};
 use worker::wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Context, Env, ObjectNamespace};
 
@@ -71,28 +69,8 @@ impl Limiter for Store<'_> {
         of_each!(self, limiter => limiter.capabilities())
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        of_each!(self, limiter => limiter.check(check).await)
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        of_each!(self, limiter => limiter.peek(check).await)
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        of_each!(self, limiter => limiter.refund(refund).await)
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        of_each!(self, limiter => limiter.settle(settle).await)
-    }
-
-    async fn block(&self, block: Block<'_>) -> Result<(), Error> {
-        of_each!(self, limiter => limiter.block(block).await)
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        of_each!(self, limiter => limiter.reset(policy, keys).await)
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        of_each!(self, limiter => limiter.apply(operation).await)
     }
 }
 
@@ -174,15 +152,19 @@ impl Limiter for Kv<'_> {
         tidegate_cloudflare::kv::CAPABILITIES
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        let (limiter, now) = (self.at(check.now), check.now);
-        let decision = limiter.check(check).await;
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let now = operation.now();
+        let limiter = self.at(now);
+        let reply = limiter.apply(operation).await;
+        if !matches!(operation, Operation::Check(_)) {
+            return reply;
+        }
         #[cfg(feature = "suite")]
         if self.test_mode {
             // Write now: virtual time does not advance until the next write is due, and the next step must find this
             // one.
-            limiter.flush(check.now).await;
-            return decision;
+            limiter.flush(now).await;
+            return reply;
         }
         // `Context::wait_until` would create a promise even if the future is ready at once.
         let written = task::run(async move {
@@ -192,23 +174,7 @@ impl Limiter for Kv<'_> {
         if !written.is_undefined() {
             let _ = self.context.as_ref().wait_until(written.unchecked_ref());
         }
-        decision
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.at(check.now).peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.at(refund.now).refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.at(settle.now).settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.at(UnixMillis::default()).reset(policy, keys).await
+        reply
     }
 }
 

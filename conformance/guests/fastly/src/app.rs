@@ -4,8 +4,8 @@ use fastly::{Request, Response};
 use pollster::block_on;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
-    Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, Platform, Policy, Rejection, ResponseFields,
-    UnixMillis,
+    Check, ClientIpSource, Error, ErrorKind, Identity, Key, Limiter, LimiterExt, Platform, Policy, Rejection,
+    ResponseFields, UnixMillis,
 };
 use tidegate_fastly::{check, with_fields};
 

@@ -4,7 +4,7 @@ use fastly::erl::ERL;
 use fastly::{Request, Response};
 use pollster::block_on;
 use tidegate_core::store::{Versioned, VersionedLimiter};
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, Policy, Refund, Settle};
+use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, Operation, Policy};
 use tidegate_fastly::erl::{self, ErlLimiter};
 use tidegate_guest_protocol::{Answer, Mode, Reply, Route, serve};
 
@@ -65,24 +65,8 @@ impl Limiter for AnyErl {
         erl::CAPABILITIES
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.capabilities().supports(&check)?;
-        Self::of(check.policy)?.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        Self::of(check.policy)?.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        Self::of(refund.policy)?.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        Self::of(settle.policy)?.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        Self::of(policy)?.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<tidegate_core::Reply, Error> {
+        operation.verify(&erl::CAPABILITIES)?;
+        Self::of(operation.policy())?.apply(operation).await
     }
 }

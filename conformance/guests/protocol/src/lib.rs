@@ -51,24 +51,24 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, LimiterExt, Policy, ResponseFields};
 
 /// A route of a guest in test mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// [`Limiter::check`].
+    /// [`LimiterExt::check`].
     Check,
-    /// [`Limiter::peek`].
+    /// [`LimiterExt::peek`].
     Peek,
-    /// [`Limiter::settle`].
+    /// [`LimiterExt::settle`].
     Settle,
-    /// [`Limiter::settle`] with [`Settle::release`](tidegate_core::Settle::release).
+    /// [`LimiterExt::settle`] with [`Settle::release`](tidegate_core::Settle::release).
     Release,
-    /// [`Limiter::refund`].
+    /// [`LimiterExt::refund`].
     Refund,
-    /// [`Limiter::block`].
+    /// [`LimiterExt::block`].
     Block,
-    /// [`Limiter::reset`].
+    /// [`LimiterExt::reset`].
     Reset,
     /// [`Gate::check`](tidegate_core::gate::Gate::check) on a gate with the rules of the request.
     Gate,

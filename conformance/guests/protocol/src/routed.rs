@@ -5,9 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde_json::Value;
-use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Keys, Limiter, MaybeSend, MaybeSync, Policy, Refund, Settle,
-};
+use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MaybeSend, MaybeSync, Operation, Reply};
 
 /// The variable or the setting with the app's rules as JSON. With it, a guest is this app and nothing else.
 pub const ROUTED_RULES: &str = "TIDEGATE_ROUTED_RULES";
@@ -52,24 +50,10 @@ impl<L: Limiter, F: Fn(&str) + MaybeSend + MaybeSync> Limiter for Told<L, F> {
         self.limiter.capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        check.policy.quotas().iter().for_each(|quota| (self.tell)(quota.name()));
-        self.limiter.check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter.refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.limiter.settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter.reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        if let Operation::Check(check) = operation {
+            check.policy.quotas().iter().for_each(|quota| (self.tell)(quota.name()));
+        }
+        self.limiter.apply(operation).await
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use serde::Serialize;
 use tidegate_conformance::operation::{self, Operation, PerDecision};
-use tidegate_core::{Check, ErrorKind, Key, Limiter as _, Origin, Policy};
+use tidegate_core::{Check, ErrorKind, Key, LimiterExt as _, Origin, Policy};
 
 use super::design::Design;
 use super::environment::{Assumed, Environment, Faults};

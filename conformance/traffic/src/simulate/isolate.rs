@@ -9,8 +9,8 @@ use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
 use tidegate_conformance::operation::Operations;
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, DenyCache, ErasedLimiter, Error, Fallback, Keys, Limiter, MemoryLimiter,
-    Millis, Policy, Refund, Settle, UnixMillis,
+    Accuracy, Capabilities, DenyCache, ErasedLimiter, Error, Fallback, Limiter, MemoryLimiter, Millis, Operation,
+    Reply, UnixMillis,
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
@@ -192,24 +192,8 @@ impl Limiter for SharedKv {
         self.limiter().capabilities()
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter().check(check).await
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.limiter().peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.limiter().refund(refund).await
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        self.limiter().settle(settle).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.limiter().reset(policy, keys).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        self.limiter().apply(operation).await
     }
 }
 

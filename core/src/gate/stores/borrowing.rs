@@ -1,19 +1,19 @@
 //! The loans of a store's limits that have a lease.
 
-use super::Asked;
+use super::Store;
 use crate::lending::Terms;
 use crate::store::{LendingLimiter, lending_capabilities};
-use crate::{Capabilities, Check, Decision, Error, Keys, Limiter, Policy, Refund, Settle, UnixMillis};
+use crate::{Capabilities, Check, Error, Limiter, Operation, Reply, UnixMillis};
 
 /// Decides on checks that have a [lease](Check::lease) from loans, and asks the store about all others.
 pub(super) struct Borrowing<'s> {
-    store: Asked<'s>,
+    store: Store<'s>,
     /// A borrower for each of the terms.
-    borrowers: Vec<(Terms, LendingLimiter<'s, Asked<'s>>)>,
+    borrowers: Vec<(Terms, LendingLimiter<'s, Store<'s>>)>,
 }
 
 impl<'s> Borrowing<'s> {
-    pub(super) fn new(store: Asked<'s>, leases: &[Terms]) -> Result<Self, Error> {
+    pub(super) fn new(store: Store<'s>, leases: &[Terms]) -> Result<Self, Error> {
         let borrower = |terms: &Terms| Ok((*terms, LendingLimiter::new(store.clone(), *terms)?));
         let borrowers = leases.iter().map(borrower).collect::<Result<_, Error>>()?;
         Ok(Self { store, borrowers })
@@ -31,7 +31,7 @@ impl<'s> Borrowing<'s> {
         }
     }
 
-    fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<'s, Asked<'s>>> {
+    fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<'s, Store<'s>>> {
         let wanted = check.lease?;
         self.borrowers.iter().find(|(terms, _)| *terms == wanted).map(|(_, borrower)| borrower)
     }
@@ -45,30 +45,21 @@ impl Limiter for Borrowing<'_> {
         lending_capabilities(self.store.capabilities(), slice, lifetime).borrows(true)
     }
 
-    async fn check(&self, check: Check<'_>) -> Result<Decision, Error> {
-        match self.borrower(&check) {
-            Some(borrower) => borrower.check(check).await,
-            None => self.store.check(check).await,
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let borrower = match &operation {
+            Operation::Check(check) => self.borrower(check),
+            Operation::Lend(..) | Operation::Refund(_) => return Err(operation.unsupported()),
+            _ => None,
+        };
+        if let Some(borrower) = borrower {
+            return borrower.apply(operation).await;
         }
-    }
-
-    async fn settle(&self, settle: Settle<'_>) -> Result<Decision, Error> {
-        let settled = self.store.settle(settle).await;
-        for (_, borrower) in &self.borrowers {
-            borrower.forget_denial(settle.policy, settle.keys);
+        let reply = self.store.apply(operation).await;
+        if let Operation::Settle(_) | Operation::Reset { .. } = operation {
+            for (_, borrower) in &self.borrowers {
+                borrower.forget_denial(operation.policy(), operation.keys());
+            }
         }
-        settled
-    }
-
-    async fn peek(&self, check: Check<'_>) -> Result<Decision, Error> {
-        self.store.peek(check).await
-    }
-
-    async fn refund(&self, refund: Refund<'_>) -> Result<(), Error> {
-        self.store.refund(refund).await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.store.reset(policy, keys).await
+        reply
     }
 }

@@ -1,11 +1,10 @@
 //! A store whose outages are told.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::notice::Notices;
-use crate::{Decision, ErasedLimiter, Error, Origin, UnixMillis};
+use crate::{Capabilities, ErasedLimiter, Error, Limiter, Operation, Origin, Reply, UnixMillis};
 
 /// A store of a gate. An outage begins with a failed call and ends with an answer, whatever is around the store.
 pub(in crate::gate) struct Watched<'s> {
@@ -23,43 +22,23 @@ struct Outage {
     is_told: bool,
 }
 
-/// What is answered: whether by the store itself.
-pub(super) trait OfStore {
-    fn is_of_the_store(&self) -> bool;
-}
-
-impl OfStore for Decision {
-    /// What a borrower, a cache or a replacement within the store decides says nothing about it.
-    fn is_of_the_store(&self) -> bool {
-        self.origin() == Origin::Store
-    }
-}
-
-#[cfg(feature = "lending")]
-impl OfStore for crate::lending::Answer {
-    fn is_of_the_store(&self) -> bool {
-        self.decision.is_of_the_store()
-    }
-}
-
 impl<'s> Watched<'s> {
     pub(in crate::gate) fn new(name: &str, limiter: Box<dyn ErasedLimiter + 's>, notices: Arc<Notices>) -> Self {
         Self { name: name.into(), limiter, notices, is_down: AtomicBool::new(false), outage: Mutex::new(None) }
     }
 
-    /// Waits for what the store answers at `now`.
-    pub(super) async fn watch<T: OfStore>(
-        &self,
-        now: UnixMillis,
-        call: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let answered = call.await;
-        match &answered {
-            Err(error) if error.kind().is_store_failure() => self.failed(error, now),
-            Ok(answer) if answer.is_of_the_store() => self.answered(now),
+    /// Hears what the store replies.
+    pub(super) fn watch(&self, operation: &Operation<'_>, reply: &Result<Reply, Error>) {
+        match reply {
+            // A reset has no time.
+            _ if matches!(operation, Operation::Reset { .. }) => {}
+            Err(error) if error.kind().is_store_failure() => self.failed(error, operation.now()),
+            // What a borrower, a cache or a replacement within the store decides says nothing about it.
+            Ok(reply) if reply.decided().is_some_and(|decision| decision.origin() == Origin::Store) => {
+                self.answered(operation.now());
+            }
             _ => {}
         }
-        answered
     }
 
     fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
@@ -90,6 +69,18 @@ impl<'s> Watched<'s> {
         if is_told {
             self.notices.up(&self.name, now.since(since), failures);
         }
+    }
+}
+
+impl Limiter for Watched<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.limiter.erased_capabilities()
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.limiter.erased_apply(operation).await;
+        self.watch(&operation, &reply);
+        reply
     }
 }
 

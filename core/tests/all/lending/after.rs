@@ -4,7 +4,7 @@ use pollster::block_on;
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
-    Check, ErrorKind, Key, Keys, Limiter as _, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis,
+    Check, ErrorKind, Key, Keys, LimiterExt as _, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis,
 };
 
 use super::of;

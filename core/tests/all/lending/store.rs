@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use tidegate_core::lending::{Answer, Lender, Question};
-use tidegate_core::store::{Applied, Atomic, Operation};
-use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, Keys, Policy, PolicyState};
+use tidegate_core::store::{Applied, Atomic};
+use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, Keys, Operation, Policy, PolicyState};
 
 /// The state of each row, and what is lent of it.
 type Rows = HashMap<String, (PolicyState, Lender)>;

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
-use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter as _, Millis, Origin, Policy, Quota, UnixMillis};
+use tidegate_core::{
+    Check, Decision, Error, ErrorKind, Key, LimiterExt as _, Millis, Origin, Policy, Quota, UnixMillis,
+};
 
 use super::of;
 use super::store::Store;

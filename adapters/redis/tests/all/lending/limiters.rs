@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tidegate_core::lending::Terms;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
-use tidegate_core::{Check, Decision, Key, Limiter, Millis, Origin, Policy, Quota, Settle, UnixMillis};
+use tidegate_core::{
+    Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Settle, UnixMillis,
+};
 use tidegate_redis::{Clock, Config, Redis, batch_script};
 
 use crate::support::{DEADLINE, MIN_TTL, NOW, Server, burst, key};
@@ -214,7 +216,7 @@ async fn an_explanation_tells_what_is_lent() {
 /// In a batch, a check of a row with loans is decided by the lending script.
 #[tokio::test]
 async fn a_batch_decides_on_rows_with_loans() {
-    use tidegate_core::store::{Applied, Operation};
+    use tidegate_core::store::Applied;
     use tidegate_redis::wire::{Call, Script};
     let server = Server::start();
     for policy in lendable(100) {

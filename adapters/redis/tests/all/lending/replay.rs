@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use redis::ConnectionLike as _;
 use tidegate_core::lending::{Lender, Question, Returned};
-use tidegate_core::store::{Applied, Operation};
-use tidegate_core::{Charge, ChargeId, Check, Key, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::store::Applied;
+use tidegate_core::{Charge, ChargeId, Check, Key, Millis, Operation, Policy, Refund, Settle, UnixMillis};
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
 

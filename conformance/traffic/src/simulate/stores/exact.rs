@@ -1,11 +1,8 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tidegate_conformance::operation::Operation;
-use tidegate_core::{
-    Accuracy, Block, Capabilities, Check, Decision, Error, Keys, Limiter, MemoryLimiter, Policy, Refund, Settle,
-    UnixMillis,
-};
+use tidegate_conformance::operation::Operation as Cost;
+use tidegate_core::{Accuracy, Capabilities, Error, Limiter, MemoryLimiter, Operation, Reply, UnixMillis};
 
 use super::late;
 use crate::simulate::environment::Environment;
@@ -29,7 +26,7 @@ impl Exact {
         &self,
         script: impl FnOnce(UnixMillis) -> F,
     ) -> Result<T, Error> {
-        self.environment.count(Operation::ScriptCall, 1);
+        self.environment.count(Cost::ScriptCall, 1);
         let serve = |now| {
             let answer = script(UnixMillis::new(now / 1_000)).now_or_never();
             (answer.unwrap_or_else(|| Err(late("redis"))), now)
@@ -49,51 +46,12 @@ impl Limiter for Exact {
         Capabilities::EXACT.accuracy(self.accuracy)
     }
 
-    async fn check(&self, mut check: Check<'_>) -> Result<Decision, Error> {
-        let decision = self
-            .call(|own| {
-                check.now = self.time(check.now, own);
-                self.store.check(check)
-            })
-            .await?;
-        // The script, `TIME` and `GET`, and `SET` if it admits.
-        self.environment.count(Operation::RedisCommand, 3 + u64::from(decision.is_allowed()));
-        Ok(decision)
-    }
-
-    async fn peek(&self, mut check: Check<'_>) -> Result<Decision, Error> {
-        self.call(|own| {
-            check.now = self.time(check.now, own);
-            self.store.peek(check)
-        })
-        .await
-    }
-
-    async fn refund(&self, mut refund: Refund<'_>) -> Result<(), Error> {
-        self.call(|own| {
-            refund.now = self.time(refund.now, own);
-            self.store.refund(refund)
-        })
-        .await
-    }
-
-    async fn block(&self, mut block: Block<'_>) -> Result<(), Error> {
-        self.call(|own| {
-            block.now = self.time(block.now, own);
-            self.store.block(block)
-        })
-        .await
-    }
-
-    async fn settle(&self, mut settle: Settle<'_>) -> Result<Decision, Error> {
-        self.call(|own| {
-            settle.now = self.time(settle.now, own);
-            self.store.settle(settle)
-        })
-        .await
-    }
-
-    async fn reset(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.call(|_| self.store.reset(policy, keys)).await
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.call(|own| self.store.apply(operation.with_now(self.time(operation.now(), own)))).await?;
+        if let (Operation::Check(_), Reply::Decided(decision)) = (operation, &reply) {
+            // The script, `TIME` and `GET`, and `SET` if it admits.
+            self.environment.count(Cost::RedisCommand, 3 + u64::from(decision.is_allowed()));
+        }
+        Ok(reply)
     }
 }
