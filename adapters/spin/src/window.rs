@@ -188,7 +188,7 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
 
     /// A refund is unsupported, because a fixed window on increments only counts up.
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        operation.verify(&CAPABILITIES_WINDOW)?;
+        operation.verify(&CAPABILITIES)?;
         match operation {
             Operation::Check(check) => self.decide(check, true).await.map(Reply::from),
             Operation::Peek(check) => self.decide(check, false).await.map(Reply::from),
