@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use tidegate_cloudflare::kv::{CAPABILITIES, Config, Isolate, Put, Value, failed};
-use tidegate_core::{Capabilities, Check, Decision, Error, ErrorKind, Key, Operation, Policy, UnixMillis};
+use tidegate_core::{Capabilities, Check, Decision, Error, Key, Operation, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::limit::{Limit, Question};

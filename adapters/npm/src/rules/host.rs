@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use tidegate_core::lending::Terms;
 use tidegate_core::{
-    Accuracy, Capabilities, Ceiling, Decision, Dimensions, Drift, Error, ErrorKind, Keys, Limiter, LimiterExt,
-    Operation, Policy, Reply,
+    Accuracy, Capabilities, Ceiling, Decision, Dimensions, Drift, Error, Keys, Limiter, Operation, Policy, Reply,
 };
 
 use super::policies::Policies;
