@@ -9,7 +9,7 @@ use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{
     Capabilities, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter,
-    Millis, Operation, Origin, Platform, Policy, Reply, UnixMillis,
+    Millis, Operation, Origin, Platform, Reply, UnixMillis,
 };
 
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
