@@ -13,7 +13,7 @@ import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";
 import { draws, hashOf } from "../modules/stores/cloudflare-kv/draws.js";
 import { Isolate } from "../modules/stores/cloudflare-kv/isolate.js";
 import { encode } from "../modules/stores/cloudflare-kv/record.js";
-import { ask, Chance, Reference, seeded } from "./reference.mjs";
+import { ask, callOf, Chance, Reference, seeded } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
@@ -626,7 +626,7 @@ test("the host reads and writes the same", async () => {
       }
       const call = { options, question: question(chance, `user:${chance.below(20)}`, now) };
       refusal = chance.once(9);
-      const sent = store.send(call.question);
+      const sent = store.send(callOf(call.question));
       const answer = theirs.ask(call);
       assert.equal(sent !== undefined, !Array.isArray(answer), place());
       if (!sent) {
@@ -637,12 +637,12 @@ test("the host reads and writes the same", async () => {
       const isLate = chance.once(9);
       try {
         found = await sent;
-        if (isLate) assert.ok(store.late(call.question));
-        else store.answered(call.question, found);
+        if (isLate) assert.ok(store.late(callOf(call.question)));
+        else store.answered(callOf(call.question), found);
       } catch (thrown) {
-        store.threw(call.question, thrown);
+        store.threw(callOf(call.question), thrown);
       }
-      assert.deepEqual(core.decision, theirs.learn(call, call.question.note, isLate ? undefined : found), place());
+      assert.deepEqual(core.decision, theirs.learn(call, callOf(call.question).note, isLate ? undefined : found), place());
     }
   } finally {
     crypto.getRandomValues = real;

@@ -18,7 +18,7 @@ import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
 import { readAnswer, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
-import { ask, seeded, started } from "./reference.mjs";
+import { ask, callOf, seeded, started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
 const ROWS = new URL("../../cloudflare/src/durable_objects/rows.js", import.meta.url);
@@ -202,7 +202,7 @@ class OwnLimiter {
   /** The name of an object and what it is asked. */
   ask(question) {
     this.#calls = [];
-    this.stubs.send(question, undefined, 1);
+    this.stubs.send(callOf(question));
     return this.#calls[0];
   }
 
@@ -212,7 +212,7 @@ class OwnLimiter {
   }
 
   read(question, answer) {
-    this.stubs.answered(question, answer, undefined);
+    this.stubs.answered(callOf(question), answer);
     return this.core.decision;
   }
 }
@@ -705,7 +705,7 @@ class Borrowing {
     const question = { ...ask(kind, kind === RESET ? 0 : this.#now), key, cost };
     if (kind === SETTLE || (kind === CHECK && random.chance(0.03))) Object.assign(question, { token: "t", extra: kind === CHECK ? 60_000 : 0 });
     this.#calls = [];
-    const sent = this.#own.stubs.send(question, undefined, 1);
+    const sent = this.#own.stubs.send(callOf(question));
     // What idle keys return is in no order. What is waited for is sent last.
     const waited = sent && this.#calls.pop();
     const byText = (one, other) => (one.asked < other.asked ? -1 : 1);
@@ -736,7 +736,7 @@ class Borrowing {
     const answer = this.#objects.answer(asked.slice(asked.lastIndexOf("?") + 1), this.#now);
     if (random.chance(0.05)) {
       const error = new Error("Network connection lost.");
-      if (isWaited) assert.equal(tried(() => this.#own.stubs.threw(question, error, undefined)).kind, "timeout");
+      if (isWaited) assert.equal(tried(() => this.#own.stubs.threw(callOf(question), error)).kind, "timeout");
       else own.reject(error);
       this.#rust.ended(question, call);
     } else {
@@ -1042,7 +1042,8 @@ describe("Durable Objects", () => {
     const { message } = tried(() => rust.failed(8, "TypeError: no such object"));
     assert.deepEqual(tried(() => broken.ask(ask(CHECK, START))), { kind: "refused", message });
 
-    const question = { ...ask(CHECK, START), noted: {} };
+    const question = ask(CHECK, START);
+    callOf(question).noted = {};
     const loan = { wanted: 4, within: 1_000, lifetime: 60_000, back: undefined };
     const questions = [own.ask(ask(CHECK, START)), own.lend(ask(CHECK, START), loan)];
     const [answer, lent] = questions.map((asked) => ownCounter(new Storage()).answer(asked.split("?")[1], START));

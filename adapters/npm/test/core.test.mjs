@@ -14,7 +14,7 @@ import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.j
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
-import { ask, Chance, Reference, seeded, started } from "./reference.mjs";
+import { ask, callOf, Chance, Reference, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
@@ -324,8 +324,8 @@ test("stores with conditional writes: the same names, values and decisions", () 
       const values = { read: (name) => ((written.name = name), found && { bytes: found, version: "1" }), write: (name, bytes, version, ttl) => Object.assign(written, { bytes, ttl }), delete: (name) => ((written.name = name), undefined) };
       const store = new Versioned("store", core, values);
       const mine = thrown(() => {
-        store.answered(asked, store.send(asked));
-        return { ...written, decision: written.bytes ? asked.noted.decision : core.decision };
+        store.answered(callOf(asked), store.send(callOf(asked)));
+        return { ...written, decision: written.bytes ? callOf(asked).noted.decision : core.decision };
       });
       const other = thrown(() => {
         const name = reference.text(reference.limit.ask(kind, reference.pass(asked), cost, at, extra));

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { ask as question } from "../modules/question.js";
+import { called } from "../modules/store.js";
 
 /** The most numbers of a decision: 7, and 3 for each of 8 quotas. One more number follows. */
 const NUMBERS_MAX = 31;
@@ -15,6 +16,14 @@ export function seeded() {
 
 /** A question for a store, which knows its policy. */
 export const ask = (kind, now) => question(kind, undefined, now);
+
+const calls = new WeakMap();
+
+/** The one call of a question. */
+export function callOf(question) {
+  if (!calls.has(question)) calls.set(question, called(question));
+  return calls.get(question);
+}
 
 /** Starts a module of the reference. */
 export async function started(store) {

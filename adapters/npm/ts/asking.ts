@@ -6,7 +6,7 @@ import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
-import { type Store, WAITED } from "./store.js";
+import { type Call, called, type Store, WAITED } from "./store.js";
 import { Waiters } from "./waiters.js";
 import { KEY_LEN_MAX, Words } from "./words.js";
 
@@ -46,13 +46,13 @@ export abstract class Asking<T> implements Store {
   /** What to ask of a question, along with a borrower's. `isLent` tells that its state has loans. */
   protected abstract words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): T;
   /** Sends it. */
-  protected abstract call(question: Question, asked: Asked<T>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
+  protected abstract begin(call: Call, asked: Asked<T>): Promise<unknown> | undefined;
   /** What to wait for before anything is sent: the first connection. */
   protected opening?(): Promise<void> | undefined;
   /** Reads an answer: see `Store`. */
-  protected abstract read(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  protected abstract read(call: Call, answer: unknown): Promise<unknown> | undefined;
   /** Reads what was thrown: see `Store`. */
-  protected abstract failed(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  protected abstract failed(call: Call, thrown: unknown): Promise<unknown> | undefined;
 
   /** Whether states probably have loans. */
   protected get borrows(): boolean {
@@ -70,16 +70,17 @@ export abstract class Asking<T> implements Store {
     return true;
   }
 
-  send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined {
+  send(call: Call): Promise<unknown> | undefined {
+    const { question } = call;
     const opening = this.opening?.();
-    if (opening) return this.#waits(question, opening, false);
+    if (opening) return this.#waits(call, opening, false);
     const known = this.#words.get(question);
-    if (known) return this.call(question, known, signal, inFlight);
+    if (known) return this.begin(call, known);
     const asked = this.#ask(question, this.#mayWait);
     if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
-    if (asked instanceof Promise) return this.#waits(question, asked, true);
+    if (asked instanceof Promise) return this.#waits(call, asked, true);
     if (!asked) return undefined;
-    return this.#guarded(question, () => this.#kept(asked, this.call(question, asked, signal, inFlight)));
+    return this.#guarded(call, () => this.#kept(asked, this.begin(call, asked)));
   }
 
   /** Keeps a borrower's question alive, even if its request is aborted: the loan would be lost with the answer. */
@@ -88,23 +89,23 @@ export abstract class Asking<T> implements Store {
     return sent;
   }
 
-  /** Has a question wait, for an answer to another one or not. */
-  #waits(question: Question, until: Promise<unknown>, isDecided: boolean): Promise<unknown> {
-    [question.note, question.noted, question.waits] = [performance.now(), isDecided, true];
+  /** Has a call wait, for an answer to another one or not. */
+  #waits(call: Call, until: Promise<unknown>, isDecided: boolean): Promise<unknown> {
+    [call.note, call.noted, call.waits] = [performance.now(), isDecided, true];
     return until;
   }
 
-  answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    if (answer === WAITED) return this.#goOn(question, signal);
-    return this.#guarded(question, () => this.read(question, answer, signal));
+  answered(call: Call, answer: unknown): Promise<unknown> | undefined {
+    if (answer === WAITED) return this.#goOn(call);
+    return this.#guarded(call, () => this.read(call, answer));
   }
 
-  threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    return this.#guarded(question, () => this.failed(question, thrown, signal));
+  threw(call: Call, thrown: unknown): Promise<unknown> | undefined {
+    return this.#guarded(call, () => this.failed(call, thrown));
   }
 
-  late(question: Question): boolean {
-    this.#end(question);
+  late(call: Call): boolean {
+    this.#end(call);
     return false;
   }
 
@@ -145,11 +146,11 @@ export abstract class Asking<T> implements Store {
   }
 
   /** Decides after the wait. What was granted may not be enough for all that have waited for it, and none waits twice. */
-  #goOn(question: Question, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    const waited = question.noted === true ? Math.ceil(performance.now() - question.note) : undefined;
-    if (waited === undefined) timed(question);
-    const asked = this.#ask(question, false, waited) as Asked<T> | undefined;
-    return asked && this.#guarded(question, () => this.call(question, asked, signal, 1));
+  #goOn(call: Call): Promise<unknown> | undefined {
+    const waited = call.noted === true ? Math.ceil(performance.now() - call.note) : undefined;
+    if (waited === undefined) timed(call.question);
+    const asked = this.#ask(call.question, false, waited) as Asked<T> | undefined;
+    return asked && this.#guarded(call, () => this.begin(call, asked));
   }
 
   /** Leaves the decision of a borrower. */
@@ -169,23 +170,23 @@ export abstract class Asking<T> implements Store {
   }
 
   /** A step of a call, which ends it if it throws. A settlement, a block or a reset is noted, too. */
-  #guarded(question: Question, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
+  #guarded(call: Call, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
     if (!this.#borrowers) return step();
     let isOver = true;
     try {
       const sent = step();
-      isOver = sent === undefined && question.kind >= SETTLE;
+      isOver = sent === undefined && call.question.kind >= SETTLE;
       return sent;
     } finally {
-      if (isOver) this.#end(question);
+      if (isOver) this.#end(call);
     }
   }
 
   /** Notes that a call has ended: without an answer, or it has been read. */
-  #end(question: Question): void {
+  #end({ question, noted }: Call): void {
     if (!this.#borrowers) return;
     const name = this.#nameOf(question);
-    const { loan } = (question.noted ?? {}) as Partial<Asked<T>>;
+    const { loan } = (noted ?? {}) as Partial<Asked<T>>;
     if (loan) {
       this.#borrowers.answered(name, loan.nth, undefined);
       this.#waiters.end(loan.nth);
@@ -207,18 +208,18 @@ export abstract class Asking<T> implements Store {
 
   /** Asks what nobody waits for. If it fails, what is lent stays lent until its end. */
   async #finish(question: Question, asked: Asked<T>): Promise<void> {
-    const signal = AbortSignal.timeout(this.#deadlineMs);
+    const call = called(question, AbortSignal.timeout(this.#deadlineMs));
     try {
-      for (let sent = this.call(question, asked, signal, 1); sent; ) {
+      for (let sent = this.begin(call, asked); sent; ) {
         const [answer, thrown] = await sent.then(
           (answer) => [answer, undefined] as const,
           (thrown: unknown) => [undefined, { thrown }] as const,
         );
-        sent = thrown ? this.failed(question, thrown.thrown, signal) : this.read(question, answer, signal);
+        sent = thrown ? this.failed(call, thrown.thrown) : this.read(call, answer);
       }
     } catch {
       // Nobody waits for it.
     }
-    this.#end(question);
+    this.#end(call);
   }
 }

@@ -1,6 +1,6 @@
 import { type Question, timed } from "./question.js";
 import type { Queue } from "./queue.js";
-import { type Store, WAITED } from "./store.js";
+import { type Call, type Store, WAITED } from "./store.js";
 
 /**
  * The deadline is counted in this many timer steps. A busy process fires a delayed step once, however long it was busy, and
@@ -38,9 +38,14 @@ declare const EdgeRuntime: unknown;
 export const REQUESTS_ARE_APART = typeof EdgeRuntime === "string" || globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 /** A call from its begin to its end. */
-class Call {
+class Running implements Call {
   began = performance.now();
   cancel: AbortController | undefined = undefined;
+  inFlight = 1;
+  note = 0;
+  noted: unknown = undefined;
+  way = "";
+  waits = false;
   wasSent = false;
   wasAnswered = false;
   hasWaited = false;
@@ -53,8 +58,8 @@ class Call {
   start: (() => void) | undefined = undefined;
   /** The line that it stands in, and its neighbours there. */
   line: Line | undefined = undefined;
-  before: Call | undefined = undefined;
-  behind: Call | undefined = undefined;
+  before: Running | undefined = undefined;
+  behind: Running | undefined = undefined;
 
   constructor(
     /** The number of calls begun before, and of answers had before. */
@@ -64,15 +69,19 @@ class Call {
     readonly done: () => void,
     readonly failed: (thrown: unknown) => void,
   ) {}
+
+  get signal(): AbortSignal | undefined {
+    return this.cancel?.signal;
+  }
 }
 
 /** Calls in the order in which they began. A `Set` would leave more to collect. */
 class Line {
-  first: Call | undefined;
-  #last: Call | undefined;
+  first: Running | undefined;
+  #last: Running | undefined;
   size = 0;
 
-  add(call: Call): void {
+  add(call: Running): void {
     call.line = this;
     call.before = this.#last;
     if (this.#last) this.#last.behind = call;
@@ -81,7 +90,7 @@ class Line {
     this.size += 1;
   }
 
-  remove(call: Call): void {
+  remove(call: Running): void {
     const { before, behind } = call;
     if (before) before.behind = behind;
     else this.first = behind;
@@ -125,7 +134,7 @@ export class Calls implements Runner {
     this.#deadlineMs = deadlineMs;
     this.#apart = apart;
     this.#queue = queue;
-    const late = (call: Call) => this.#late(call);
+    const late = (call: Running) => this.#late(call);
     if (!REQUESTS_ARE_APART) this.#timer = new Timer(deadlineMs, late, () => [this.#inFlight.first, this.#outside.first]);
   }
 
@@ -145,7 +154,7 @@ export class Calls implements Runner {
    * owes an answer to a late call. The unanswered requests are then at most those in flight when the first call was late.
    */
   run(question: Question, done: () => void, failed: (thrown: unknown) => void): void {
-    const call = new Call(++this.#begun, this.#answers, question, done, failed);
+    const call = new Running(++this.#begun, this.#answers, question, done, failed);
     if (this.#hasRoom(call.began)) {
       this.#enter(call);
     } else if (this.#outside.size < OUTSIDE_MAX) {
@@ -156,7 +165,7 @@ export class Calls implements Runner {
     }
   }
 
-  #enter(call: Call): void {
+  #enter(call: Running): void {
     this.#inFlight.add(call);
     if (this.#inFlight.size > CROWD) this.#crowded = call.nth;
     if (!this.#queue) return this.#start(call);
@@ -169,27 +178,28 @@ export class Calls implements Runner {
     }
   }
 
-  #wait(call: Call): void {
+  #wait(call: Running): void {
     call.hasWaited = true;
     this.#watch(call);
   }
 
   /** Has a timer watch the call until it ends. */
-  #watch(call: Call): void {
+  #watch(call: Running): void {
     if (call.steps >= 0) return;
     if (!this.#timer) call.timer = new Timer(this.#deadlineMs, (late) => this.#late(late), () => [call.isOver ? undefined : call]);
     (this.#timer ?? call.timer!).watch(call);
   }
 
-  #start(call: Call): void {
+  #start(call: Running): void {
     // Others may have been asked since.
     if (call.hasWaited) timed(call.question);
     if (this.#silent > 0) call.cancel = new AbortController();
-    this.#step(call, () => this.#store.send(call.question, call.cancel?.signal, this.#inFlight.size));
+    call.inFlight = this.#inFlight.size;
+    this.#step(call, () => this.#store.send(call));
   }
 
   /** Takes a step that ends the call or asks the store. */
-  #step(call: Call, step: () => Promise<unknown> | undefined): void {
+  #step(call: Running, step: () => Promise<unknown> | undefined): void {
     let sent: Promise<unknown> | undefined;
     try {
       sent = step();
@@ -198,47 +208,47 @@ export class Calls implements Runner {
     }
     if (!sent) return this.#succeed(call);
     this.#watch(call);
-    if (call.question.waits) return void sent.then(() => this.#goOn(call));
+    if (call.waits) return void sent.then(() => this.#goOn(call));
     call.wasSent = true;
     sent.then(
       (answer) => {
         this.#answers += 1;
-        this.#resume(call, () => this.#store.answered(call.question, answer, call.cancel?.signal));
+        this.#resume(call, () => this.#store.answered(call, answer));
       },
-      (thrown) => this.#resume(call, () => this.#store.threw(call.question, thrown, call.cancel?.signal)),
+      (thrown) => this.#resume(call, () => this.#store.threw(call, thrown)),
     );
   }
 
   /** Begins the own call of one that has waited for another one's answer. It begins last, so calls stay in the order of their deadlines. */
-  #goOn(call: Call): void {
-    if (!call.question.waits) return;
-    call.question.waits = false;
+  #goOn(call: Running): void {
+    if (!call.waits) return;
+    call.waits = false;
     call.line?.remove(call);
     call.timer?.stop();
     [call.began, call.nth, call.answersBefore] = [performance.now(), ++this.#begun, this.#answers];
     [call.hasWaited, call.steps, call.timer] = [false, -1, undefined];
     this.#inFlight.add(call);
     if (this.#inFlight.size > CROWD) this.#crowded = call.nth;
-    this.#step(call, () => this.#store.answered(call.question, WAITED, call.cancel?.signal));
+    this.#step(call, () => this.#store.answered(call, WAITED));
   }
 
-  #resume(call: Call, step: () => Promise<unknown> | undefined): void {
+  #resume(call: Running, step: () => Promise<unknown> | undefined): void {
     call.wasAnswered = true;
     if (call.isOver) this.#silent -= 1;
     else this.#step(call, step);
   }
 
-  #succeed(call: Call): void {
+  #succeed(call: Running): void {
     call.done();
     this.#end(call);
   }
 
-  #fail(call: Call, thrown: unknown): void {
+  #fail(call: Running, thrown: unknown): void {
     call.failed(thrown);
     this.#end(call);
   }
 
-  #end(call: Call): void {
+  #end(call: Running): void {
     call.isOver = true;
     const wasOutside = call.line === this.#outside;
     call.line?.remove(call);
@@ -252,16 +262,16 @@ export class Calls implements Runner {
     }
   }
 
-  #late(call: Call): void {
+  #late(call: Running): void {
     // The other one has not ended in time, which says nothing of this one.
-    if (call.question.waits) return this.#goOn(call);
+    if (call.waits) return this.#goOn(call);
     const othersCame = this.#apart || call.hasWaited || this.#crowded >= call.nth;
     const isContended = call.wasAnswered || (othersCame && this.#answers > call.answersBefore);
     const charged = call.wasSent ? "the request may have been charged" : "nothing was charged";
     const within = `within ${this.#deadlineMs} ms; ${charged}`;
     if (call.wasSent) {
       this.#silent += 1;
-      if (this.#store.late?.(call.question)) return this.#succeed(call);
+      if (this.#store.late?.(call)) return this.#succeed(call);
     }
     const why = isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${this.#store.name}: no answer ${within}`];
     this.#fail(call, why);
@@ -278,27 +288,27 @@ export class Calls implements Runner {
 }
 
 /** Stores that have a queue count by one key. */
-function keyOf({ question }: Call): string {
+function keyOf({ question }: Running): string {
   return question.key;
 }
 
 /** A timer for calls with the same deadline. */
 class Timer {
   readonly #deadlineMs: number;
-  readonly #late: (call: Call) => void;
+  readonly #late: (call: Running) => void;
   /** The first of the calls in each line. */
-  readonly #firsts: () => (Call | undefined)[];
+  readonly #firsts: () => (Running | undefined)[];
   #steps = 0;
   #pending: ReturnType<typeof setTimeout> | undefined;
   #isPaused = false;
 
-  constructor(deadlineMs: number, late: (call: Call) => void, firsts: () => (Call | undefined)[]) {
+  constructor(deadlineMs: number, late: (call: Running) => void, firsts: () => (Running | undefined)[]) {
     this.#deadlineMs = deadlineMs;
     this.#late = late;
     this.#firsts = firsts;
   }
 
-  watch(call: Call): void {
+  watch(call: Running): void {
     call.steps = this.#steps;
     if (this.#pending === undefined) this.#wait(call);
     else if (this.#isPaused) handle(this.#pending).ref?.();
@@ -318,7 +328,7 @@ class Timer {
     this.#pending = undefined;
   }
 
-  #wait({ began }: Call): void {
+  #wait({ began }: Running): void {
     const left = began + this.#deadlineMs - performance.now();
     this.#pending = setTimeout(() => this.#step(), Math.min(Math.max(Math.ceil(left), 1), Math.ceil(this.#deadlineMs / STEPS)));
   }
@@ -327,7 +337,7 @@ class Timer {
     this.#pending = undefined;
     this.#steps += 1;
     const now = performance.now();
-    const isLate = (call: Call) => call.steps >= 0 && this.#steps - call.steps >= STEPS && now - call.began >= this.#deadlineMs;
+    const isLate = (call: Running) => call.steps >= 0 && this.#steps - call.steps >= STEPS && now - call.began >= this.#deadlineMs;
     for (let late = this.#firsts().find((call) => call && isLate(call)); late; late = this.#firsts().find((call) => call && isLate(call))) {
       this.#late(late);
     }

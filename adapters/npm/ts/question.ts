@@ -33,13 +33,6 @@ export interface Question {
   /** For the store: the key of the policy's last dimension, and those of the others in order. */
   key: string;
   others: readonly string[];
-  /** What the store notes of the call that is on its way. */
-  note: number;
-  noted: unknown;
-  /** How the store has sent it. */
-  way: string;
-  /** Whether it waits for the answer to another question, or for the first connection. */
-  waits: boolean;
 }
 
 const NO_OTHERS: readonly string[] = [];
@@ -68,9 +61,5 @@ export function ask(kind: Question["kind"], policy: Policy, now: number): Questi
     lease: undefined,
     key: "",
     others: NO_OTHERS,
-    note: 0,
-    noted: undefined,
-    way: "",
-    waits: false,
   };
 }

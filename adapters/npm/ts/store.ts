@@ -3,6 +3,26 @@ import type { Question } from "./question.js";
 /** What a call is told that has waited for another one's answer, or for the first connection. The store has not answered this one. */
 export const WAITED = Symbol();
 
+/** A call of a store: a question, and what the store notes of its way. */
+export interface Call {
+  readonly question: Question;
+  /** Undefined if it cannot be cancelled. */
+  readonly signal: AbortSignal | undefined;
+  /** How many are in flight, with this one. */
+  inFlight: number;
+  note: number;
+  noted: unknown;
+  /** How the store has sent it. */
+  way: string;
+  /** Whether it waits for the answer to another question, or for the first connection. */
+  waits: boolean;
+}
+
+/** A call that begins. */
+export function called(question: Question, signal?: AbortSignal): Call {
+  return { question, signal, inFlight: 1, note: 0, noted: undefined, way: "", waits: false };
+}
+
 /** A store that is asked over the host. It throws errors as a kind and a message. */
 export interface Store {
   /** What errors call it. */
@@ -10,16 +30,16 @@ export interface Store {
   /** Decides a question that needs no call, and leaves its numbers. If it returns false, nothing has happened. */
   answer?(question: Question): boolean;
   /**
-   * Sends a question, the last of so many in flight. Undefined if it is decided without the store, and its numbers are left. If the
-   * question `waits`, what is returned is not of its own call: it resolves when another one has ended, or when there is a connection.
+   * Sends a question. Undefined if it is decided without the store, and its numbers are left. If the call `waits`, what is returned is not
+   * of its own: it resolves when another one has ended, or when there is a connection.
    */
-  send(question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> | undefined;
+  send(call: Call): Promise<unknown> | undefined;
   /** Reads what the promise has resolved to, or `WAITED`. Undefined if the numbers of the decision are left; otherwise the store is asked again. */
-  answered(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  answered(call: Call, answer: unknown): Promise<unknown> | undefined;
   /** Reads what the promise was rejected with. */
-  threw(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined;
+  threw(call: Call, thrown: unknown): Promise<unknown> | undefined;
   /** The deadline has passed. Whether the question is decided without an answer. */
-  late?(question: Question): boolean;
+  late?(call: Call): boolean;
 }
 
 /** What an error says, with its cause. */

@@ -5,7 +5,7 @@ import { type Capabilities, COUNTING, EXACT } from "./core/capabilities.js";
 import { bytesOf, hexOf, statesOf, written } from "./core/codec.js";
 import { copied, type Decision, decide, expiresAfter, peek, refund, unused, verify } from "./core/decide.js";
 import { CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
-import { kindOfLoss, said, type Store } from "./store.js";
+import { type Call, kindOfLoss, said, type Store } from "./store.js";
 
 /** A value that was read, and its version. Without a version, a write would overwrite whatever is there. */
 export interface Found {
@@ -64,18 +64,20 @@ export class Versioned implements Store {
     this.#ttlMin = ttlMin;
   }
 
-  send(question: Question): Promise<unknown> {
+  send(call: Call): Promise<unknown> {
+    const { question } = call;
     this.#core.verify(question);
     // The names of Netlify's blobs are paths, and no name can also be a folder.
     const name = this.#core.storage(question).rows[0]!.replaceAll("/", "%2F");
     if (question.kind === RESET) return this.#values.delete(name);
-    question.noted = { name, decision: undefined } satisfies Step;
+    call.noted = { name, decision: undefined } satisfies Step;
     return this.#values.read(name);
   }
 
-  answered(question: Question, answer: unknown): Promise<unknown> | undefined {
+  answered(call: Call, answer: unknown): Promise<unknown> | undefined {
+    const { question } = call;
     if (question.kind === RESET) return undefined;
-    const step = question.noted as Step;
+    const step = call.noted as Step;
     if (!step.decision) return this.#change(question, step, answer as Found | undefined);
     if (answer === true) {
       // Other decisions have left theirs since.
@@ -83,15 +85,15 @@ export class Versioned implements Store {
       return undefined;
     }
     if (answer !== false) throw this.#refused("a write does not report whether it was made; use a store of @netlify/blobs 10 or newer");
-    question.note += 1;
-    if (question.note >= ATTEMPTS_MAX) {
+    call.note += 1;
+    if (call.note >= ATTEMPTS_MAX) {
       throw ["contended", `this key changed during each of ${ATTEMPTS_MAX} attempts; retry, or allow more attempts`];
     }
     step.decision = undefined;
     return pause().then(() => this.#values.read(step.name));
   }
 
-  threw(_question: Question, thrown: unknown): never {
+  threw(_call: Call, thrown: unknown): never {
     // An error of ours.
     if (Array.isArray(thrown)) throw thrown;
     const why = said(thrown);

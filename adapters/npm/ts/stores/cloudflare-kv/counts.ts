@@ -5,7 +5,7 @@ import type { Policy } from "../../core/policy.js";
 import { quietly } from "../../given.js";
 import { AT } from "../../numbers.js";
 import { PEEK, type Question } from "../../question.js";
-import { said, type Store } from "../../store.js";
+import { type Call, said, type Store } from "../../store.js";
 import { type Asked, Isolate } from "./isolate.js";
 
 /** The part of a `KVNamespace` that is used. */
@@ -60,27 +60,28 @@ export class Counts implements Store {
     this.#decided = decided;
   }
 
-  send(question: Question): Promise<unknown> | undefined {
+  send(call: Call): Promise<unknown> | undefined {
+    const { question } = call;
     this.#core.verify(question);
     isolate ??= seeded();
     const asked = this.#asked(question);
     const answer = isolate.ask(asked);
     if (typeof answer !== "number") return this.#leave(answer);
-    question.note = answer;
+    call.note = answer;
     return this.#get(named(asked.name, answer));
   }
 
-  answered(question: Question, found: unknown): undefined {
-    return this.#learn(question, found instanceof ArrayBuffer ? found : null);
+  answered(call: Call, found: unknown): undefined {
+    return this.#learn(call, found instanceof ArrayBuffer ? found : null);
   }
 
-  threw(question: Question): undefined {
-    return this.#learn(question, undefined);
+  threw(call: Call): undefined {
+    return this.#learn(call, undefined);
   }
 
-  late(question: Question): boolean {
+  late(call: Call): boolean {
     try {
-      this.#learn(question, undefined);
+      this.#learn(call, undefined);
       return true;
     } catch {
       return false;
@@ -109,8 +110,8 @@ export class Counts implements Store {
   }
 
   /** Decides by what was read: null if there is no value, and undefined if it is unknown. */
-  #learn(question: Question, found: ArrayBuffer | null | undefined): undefined {
-    return this.#leave(isolate!.learnt(this.#asked(question), question.note, found));
+  #learn({ question, note }: Call, found: ArrayBuffer | null | undefined): undefined {
+    return this.#leave(isolate!.learnt(this.#asked(question), note, found));
   }
 
   #asked({ key: text, kind, now, cost }: Question): Asked {

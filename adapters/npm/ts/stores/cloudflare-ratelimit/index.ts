@@ -9,8 +9,7 @@ import { Fields } from "../../fields.js";
 import { Limiter } from "../../limiter.js";
 import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../numbers.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import type { Question } from "../../question.js";
-import { said, type Store } from "../../store.js";
+import { type Call, said, type Store } from "../../store.js";
 
 export * from "../../exports.js";
 
@@ -77,17 +76,17 @@ class Counter implements Store {
     this.#binding = binding;
   }
 
-  send(question: Question): Promise<boolean> {
+  send({ question }: Call): Promise<boolean> {
     this.#core.verify(question);
     return this.#count(this.#core.storage(question).rows[0]!);
   }
 
-  answered({ now }: Question, isAdmitted: unknown): undefined {
+  answered({ question: { now } }: Call, isAdmitted: unknown): undefined {
     const { limit } = this.#core.policy.quotas[0]!.rule;
     this.#core.decision = [isAdmitted ? ALLOWED : DENIED, 0, UNKNOWN, 0, now, FROM_STORE, 0, limit, UNKNOWN, UNKNOWN];
   }
 
-  threw(_question: Question, thrown: unknown): never {
+  threw(_call: Call, thrown: unknown): never {
     const why = said(thrown);
     // A client can cause the first two, with enough requests or an odd key.
     const kind = /429|too many/i.test(why) ? "contended" : /invalid|bad rate limit|must be|TypeError|RangeError/i.test(why) ? "refused" : "unavailable";

@@ -4,7 +4,7 @@ import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
-import { said } from "../../store.js";
+import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
 import { readAnswer, type WireOptions, writtenCall, writtenQuotas } from "./wire.js";
 
@@ -52,8 +52,8 @@ export class Stubs extends Asking<Words> {
     return [objectOf(place!, this.#options.shards), writtenCall(this.core, question, loan, this.#quotas, rows, this.#options)];
   }
 
-  protected override call(question: Question, asked: Asked<Words>): Promise<unknown> {
-    question.noted = asked;
+  protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
+    call.noted = asked;
     const [name, text] = asked.what;
     try {
       const object = this.#namespace.getByName(name, this.#hint as undefined) as Stub;
@@ -63,15 +63,15 @@ export class Stubs extends Asking<Words> {
     }
   }
 
-  protected override read(question: Question, answer: unknown): undefined {
-    const { loan } = question.noted as Asked<Words>;
+  protected override read({ question, noted }: Call, answer: unknown): undefined {
+    const { loan } = noted as Asked<Words>;
     this.#hasAnswered = true;
     const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, this.core.policy);
     if (loan) this.lent(question, loan, read);
     else this.core.decision = read.decision;
   }
 
-  protected override failed(_question: Question, thrown: unknown): never {
+  protected override failed(_call: Call, thrown: unknown): never {
     throw lost(Object(thrown) as Record<string, unknown>, !this.#hasAnswered);
   }
 }

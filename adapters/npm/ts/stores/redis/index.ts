@@ -7,8 +7,7 @@ import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import type { Question } from "../../question.js";
-import { said } from "../../store.js";
+import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
 import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 
@@ -88,17 +87,17 @@ class Client extends Scripts {
     return this.#opening();
   }
 
-  protected override carry(command: Command, question: Question, _signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    const run = () => this.#run(this.alone(command, question), inFlight);
+  protected override carry(command: Command, call: Call): Promise<unknown> {
+    const run = () => this.#run(this.alone(command, call), call.inFlight);
     return this.#opening()?.then(run) ?? run();
   }
 
-  protected override read(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    return this.took(question, result, signal);
+  protected override read(call: Call, result: unknown): Promise<unknown> | undefined {
+    return this.took(call, result);
   }
 
-  protected override failed(question: Question, thrown: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    if (isReply(thrown)) return this.refused(question, thrown.message, signal);
+  protected override failed(call: Call, thrown: unknown): Promise<unknown> | undefined {
+    if (isReply(thrown)) return this.refused(call, thrown.message);
     const { last } = this.#losses;
     throw lost(this.name, last === undefined ? said(thrown) : `${said(thrown)}; the connection failed with ${last}`);
   }

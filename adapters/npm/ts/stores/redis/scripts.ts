@@ -4,6 +4,7 @@ import type { Core } from "../../core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import { type Question, RESET } from "../../question.js";
+import type { Call } from "../../store.js";
 import { nonsense, refused } from "./errors.js";
 import { answer, LENDING, lent, type Script, scriptFor, type WireOptions, words } from "./wire.js";
 
@@ -11,7 +12,7 @@ import { answer, LENDING, lent, type Script, scriptFor, type WireOptions, words 
 export type Command = readonly string[];
 
 /** A command, and its script. */
-interface Call {
+interface Words {
   readonly command: Command;
   readonly script: Script;
 }
@@ -26,7 +27,7 @@ export interface ScriptOptions extends Lending, WireOptions {
 type Way = "sha1" | "full" | "joined";
 
 /** Asks a server that runs the scripts. */
-export abstract class Scripts extends Asking<Call> {
+export abstract class Scripts extends Asking<Words> {
   readonly #options: ScriptOptions;
   /** Whether the server has each script. */
   readonly #has = [false, false, false];
@@ -37,35 +38,35 @@ export abstract class Scripts extends Asking<Call> {
   }
 
   /** Sends a command. */
-  protected abstract carry(command: Command, question: Question, signal: AbortSignal | undefined, inFlight: number): Promise<unknown>;
+  protected abstract carry(command: Command, call: Call): Promise<unknown>;
 
-  protected override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Call {
+  protected override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Words {
     const script = loan || isLent ? LENDING : scriptFor(this.core, question, this.#options, this.borrows);
     return { command: ["evalsha", sha1Of(script, this.#options.keyLocking), ...words(this.core, question, script, this.#options, loan)], script };
   }
 
-  protected override call(question: Question, asked: Asked<Call>, signal: AbortSignal | undefined, inFlight: number): Promise<unknown> {
-    question.noted = asked;
-    question.way = "sha1" satisfies Way;
-    return this.carry(asked.what.command, question, signal, inFlight);
+  protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
+    call.noted = asked;
+    call.way = "sha1" satisfies Way;
+    return this.carry(asked.what.command, call);
   }
 
   /** The command as it is sent alone: with the script itself, unless the server has it. */
-  protected alone(command: Command, question: Question): Command {
-    const { script } = callOf(question);
+  protected alone(command: Command, call: Call): Command {
+    const { script } = wordsOf(call);
     if (this.#has[script]) return command;
-    question.way = "full" satisfies Way;
+    call.way = "full" satisfies Way;
     return ["eval", scriptOf(script, this.#options.keyLocking), ...command.slice(2)];
   }
 
   /** Whether a command may be sent among others. Those know the words of two scripts. */
-  protected mayJoin(question: Question): boolean {
-    return callOf(question).script !== LENDING;
+  protected mayJoin(call: Call): boolean {
+    return wordsOf(call).script !== LENDING;
   }
 
   /** Notes that the command is sent among others. */
-  protected joins(question: Question): void {
-    question.way = "joined" satisfies Way;
+  protected joins(call: Call): void {
+    call.way = "joined" satisfies Way;
   }
 
   /** The script for several decisions. */
@@ -74,10 +75,11 @@ export abstract class Scripts extends Asking<Call> {
   }
 
   /** Reads a result. */
-  protected took(question: Question, result: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+  protected took(call: Call, result: unknown): Promise<unknown> | undefined {
     if (typeof result !== "string") throw this.nonsense(JSON.stringify({ result }));
-    const { what, loan } = question.noted as Asked<Call>;
-    if (question.way !== "joined") this.#has[what.script] = true;
+    const { question } = call;
+    const { what, loan } = call.noted as Asked<Words>;
+    if (call.way !== "joined") this.#has[what.script] = true;
     if (question.kind === RESET) return undefined;
     if (loan) {
       this.lent(question, loan, lent(this.core, question, loan.question, this.#options, result));
@@ -89,15 +91,15 @@ export abstract class Scripts extends Asking<Call> {
       return undefined;
     }
     // The state has loans.
-    return this.call(question, { what: this.words(question, undefined, true), loan: undefined }, signal, 1);
+    return this.begin(call, { what: this.words(question, undefined, true), loan: undefined });
   }
 
   /** Reads an error that the server has answered. Nothing was charged. */
-  protected refused(question: Question, text: string, signal: AbortSignal | undefined): Promise<unknown> | undefined {
-    const { command, script } = callOf(question);
-    if (text.startsWith("NOSCRIPT") && question.way !== ("full" satisfies Way)) {
+  protected refused(call: Call, text: string): Promise<unknown> | undefined {
+    const { command, script } = wordsOf(call);
+    if (text.startsWith("NOSCRIPT") && call.way !== ("full" satisfies Way)) {
       this.#has[script] = false;
-      return this.carry(command, question, signal, 1);
+      return this.carry(command, call);
     }
     throw refused(text, command[3]!);
   }
@@ -108,6 +110,6 @@ export abstract class Scripts extends Asking<Call> {
   }
 }
 
-function callOf({ noted }: Question): Call {
-  return (noted as Asked<Call>).what;
+function wordsOf({ noted }: Call): Words {
+  return (noted as Asked<Words>).what;
 }

@@ -1,6 +1,5 @@
 import type { Core } from "../../core.js";
-import type { Question } from "../../question.js";
-import { said } from "../../store.js";
+import { type Call, said } from "../../store.js";
 import { lost, status } from "../redis/errors.js";
 import { type Command, type ScriptOptions, Scripts } from "../redis/scripts.js";
 import { Batches, type Said } from "./batches.js";
@@ -31,22 +30,23 @@ export class Rest extends Scripts {
   }
 
   /** The answers contain the states, so that long ones of some clients could make the answer to several too long or too late for all. */
-  protected override carry(command: Command, question: Question, signal: AbortSignal | undefined): Promise<unknown> {
-    if (this.#statesAreLong || !this.mayJoin(question) || this.#batches.isAlone(signal)) {
-      return this.#batches.say(this.alone(command, question), signal);
+  protected override carry(command: Command, call: Call): Promise<unknown> {
+    const { signal } = call;
+    if (this.#statesAreLong || !this.mayJoin(call) || this.#batches.isAlone(signal)) {
+      return this.#batches.say(this.alone(command, call), signal);
     }
-    this.joins(question);
+    this.joins(call);
     return this.#batches.join(command);
   }
 
-  protected override read(question: Question, answer: unknown, signal: AbortSignal | undefined): Promise<unknown> | undefined {
+  protected override read(call: Call, answer: unknown): Promise<unknown> | undefined {
     const { result, error } = answer as Said;
-    if (result !== undefined) return this.took(question, result, signal);
-    if (typeof error === "string") return this.refused(question, error, signal);
-    return this.failed(question, answer);
+    if (result !== undefined) return this.took(call, result);
+    if (typeof error === "string") return this.refused(call, error);
+    return this.failed(call, answer);
   }
 
-  protected override failed(_question: Question, thrown: unknown): never {
+  protected override failed(_call: Call, thrown: unknown): never {
     const answer = Object(thrown) as Answer;
     if (typeof answer.status !== "number") {
       const why = said(thrown);
