@@ -22,7 +22,7 @@ const OTHERS = ["/konto", "/konto/__data.json", "/_root.data", "/__data.json"];
 
 /** Sends an app the forms of each page, then so many generated targets. */
 export async function charges(port, _path, { cwd }) {
-  const seed = Number(process.env.SEED ?? Date.now() % 1_000_000_007);
+  const seed = Number(process.env.TIDEGATE_SEED ?? Date.now() % 1_000_000_007);
   const steps = Number(process.env.STEPS ?? 20_000);
   const random = new Random(seed);
   const buildId = path.join(cwd, ".next/BUILD_ID");
@@ -47,9 +47,9 @@ export async function charges(port, _path, { cwd }) {
     await one(targetOf(random, random.once(3) ? random.of(formsOf(page, build)) : page));
   }
   agent.destroy();
-  assert.ok(["account", "item", "login"].every((route) => reached[route] > 0), `SEED=${seed}: it reached only ${JSON.stringify(reached)}`);
-  assert.deepEqual(uncharged.slice(0, 20), [], `SEED=${seed}: ${uncharged.length} of ${JSON.stringify(reached)} were not charged`);
-  console.log(`SEED=${seed}: ${JSON.stringify(reached)}`);
+  assert.ok(["account", "item", "login"].every((route) => reached[route] > 0), `TIDEGATE_SEED=${seed}: it reached only ${JSON.stringify(reached)}`);
+  assert.deepEqual(uncharged.slice(0, 20), [], `TIDEGATE_SEED=${seed}: ${uncharged.length} of ${JSON.stringify(reached)} were not charged`);
+  console.log(`TIDEGATE_SEED=${seed}: ${JSON.stringify(reached)}`);
 }
 
 /** A request with this target, byte for byte. A connection that the server closes is no answer. */

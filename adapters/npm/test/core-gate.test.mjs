@@ -193,16 +193,43 @@ function anySenders(chance, hashes) {
 
 /** Rules that every store can decide by, for any request. */
 function plainRules(chance, hashes) {
-  const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" }) }];
+  const by = () => chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" });
+  const same = chance.pick(undefined, by());
+  const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...(same ?? by()) }];
   const tiers = { pro: { quotas: quotas(50) }, free: chance.pick({ unlimited: true }, { quotas: quotas(2) }) };
   const rule = (path) => ({ ...path, limits: ["l0"], ...(chance.below(2) && { on_failure: "open" }), ...(chance.below(3) === 0 && { invalid_token: "refuse" }) });
+  const limits = { l0: { quotas: quotas(5), tiers }, l1: { quotas: quotas(3) } };
   return {
     dimensions: ["tenant"],
     ...anySenders(chance, hashes),
     tokens: { algorithms: ["HS256"], tier: "plan", keys: { org: "org" } },
-    limits: { l0: { quotas: quotas(5), tiers } },
+    ...(chance.below(2) && { stores: anyStores(chance, limits) }),
+    limits,
     rules: [rule(), rule({ path: "/a/*" }), { path: "/b/*", challenge: "/challenge" }],
   };
+}
+
+/** What is around a store. */
+function anyStores(chance, limits) {
+  const names = Object.keys(limits);
+  const [one, current, other] = [chance.pick(...NAMES), chance.pick(...names), chance.pick(...names)];
+  const [backup] = NAMES.filter((name) => name !== one);
+  const table = {
+    ...(chance.below(2) && { deny_cache: chance.pick(true, true, false, { hold_ms: 1 + chance.below(9_000) }, { capacity: 1 + chance.below(3) }) }),
+    ...(chance.below(2) && { fallback: chance.pick(backup, { store: backup }, { store: backup, percent: 1 + chance.below(100) }, { store: backup, at_most_ms: chance.below(2_000) }) }),
+    ...(chance.below(3) === 0 && { near: { store: backup, limit: other } }),
+    ...(chance.below(3) === 0 && isTriable(limits[current], limits[other]) && { shadow: { [current]: other } }),
+  };
+  return { [one]: table };
+}
+
+/** Whether a proposal has a key of each request, or of none, in which case it is an error. Otherwise the cores differ: for a tier, it counts by another key, or fails. */
+function isTriable({ quotas, tiers = {} }, proposal) {
+  const dimensions = (quotas) => quotas.map(({ by = "sender" }) => by);
+  const [usual, ...own] = [quotas, ...Object.values(tiers).flatMap((tier) => (tier.quotas ? [tier.quotas] : []))].map((quotas) => {
+    return dimensions(proposal.quotas).every((by) => dimensions(quotas).includes(by));
+  });
+  return !usual || own.every(Boolean);
 }
 
 function anyRules(chance, hashes) {
@@ -236,6 +263,8 @@ function anyRules(chance, hashes) {
   }));
   return {
     ...(chance.below(3) === 0 && { case_insensitive: true }),
+    ...(chance.below(4) === 0 && { exempt_preflights: true }),
+    ...(chance.below(4) === 0 && { stores: anyStores(chance, limits) }),
     ...(chance.below(4) && { dimensions: ["tenant"] }),
     ...anySenders(chance, hashes),
     tokens: { algorithms: ["HS256"], keys: { org: chance.pick("org", "/o/0/id") }, ...(chance.below(2) && { issuer: chance.pick("me", ["me", "you"]) }), ...(chance.below(3) === 0 && { audience: ["here"] }), ...(chance.below(2) && { tier: "plan" }), ...(chance.below(4) === 0 && { header: "x-token" }) },
@@ -314,7 +343,7 @@ function lineOf(line) {
 }
 
 /** How an explanation says that somebody is known or listed, for the count of what the requests have. */
-const SAYINGS = ["of a valid token, tier", "of a valid API key, tier", "verified by the application, tier", "deny has key:", "deny has sub:", "deny has 192.0.2.", "allow has key:", "allow has sub:", "token    invalid"];
+const SAYINGS = ["while it is down", "denials cached for", "tried in place of", ", after ", "of a valid token, tier", "of a valid API key, tier", "verified by the application, tier", "deny has key:", "deny has sub:", "deny has 192.0.2.", "allow has key:", "allow has sub:", "token    invalid"];
 
 describe("the gate", () => {
   test("decides, asks, explains and tells as the core does", async () => {

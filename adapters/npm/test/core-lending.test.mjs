@@ -1,5 +1,5 @@
 // The lender and the borrowers of the package are the core's: to the same questions at the same times, they give the same answers as its
-// WebAssembly does. A failure names the seed and the world; `SEED` in the environment plays it again, and `STEPS` is how long.
+// WebAssembly does. A failure names the seed and the world; `TIDEGATE_SEED` in the environment plays it again, and `STEPS` is how long.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 // Durable Objects: the limiter and the object of the package are those of `tidegate-cloudflare`, byte for byte. Both are driven with the same
 // questions over the same storage, and so is a third object, whose counter is sometimes the one and sometimes the other. A failure names the
-// seed and the world; `SEED` in the environment plays it again, and `STEPS` is how long.
+// seed and the world; `TIDEGATE_SEED` in the environment plays it again, and `STEPS` is how long.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,11 +1,14 @@
-// The deny cache of the package does what the core's does, which the gate puts in front of a store.
+// A limiter caches denials as a gate does, which `core-gate-around.test.mjs` holds to the core.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { Gate } from "@tidegate/edge/gate";
 import { Tidegate } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
+import { Chance, seeded } from "./reference.mjs";
 import { redisServer } from "./servers.mjs";
+
+const SEED = seeded();
 
 const server = await redisServer();
 const client = new Redis(server.url);
@@ -16,15 +19,6 @@ after(async () => {
 
 const options = { client, clock: "caller", minTtlMs: 3_600_000, deadlineMs: 20_000, onError: () => {} };
 
-/** Numbers that look random, and are the same each time. */
-function drawsOf(seed) {
-  let state = seed;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
-
 for (const [name, quota, ruled] of [
   ["a window", { fixedWindow: { limit: 4, windowMs: 10_000 } }, { algorithm: "fixed_window", limit: 4, window_ms: 10_000 }],
   ["a bucket", { tokenBucket: { capacity: 4, refill: 1, perMs: 2_000 } }, { algorithm: "token_bucket", capacity: 4, refill: 1, per_ms: 2_000 }],
@@ -34,7 +28,8 @@ for (const [name, quota, ruled] of [
     const limits = { [`core-${ruled.algorithm}`]: { quotas: [ruled] } };
     const rules = { stores: { default: { deny_cache: { hold_ms: 3_000, capacity: 4 } } }, limits, rules: [{ limits: Object.keys(limits) }] };
     const gate = Gate.fromRules(rules, { platform: "direct", stores: { default: (limit) => new Tidegate({ ...options, ...limit }) } });
-    const draw = drawsOf(7);
+    const chance = new Chance(SEED);
+    const draw = (below) => chance.below(below);
     const request = new Request("https://example.com/");
     const charged = [];
     const seen = {};

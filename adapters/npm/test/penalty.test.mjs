@@ -12,8 +12,8 @@ const [, printed] = README.match(/```js\n(async function penalty\(.*?^})\n```/ms
 const [LIMIT, YEAR] = [10, 31_536_000];
 
 test("penalty, as printed, charges a key as rate-limiter-flexible does, also one that has used its limit", async () => {
-  const seed = process.env.SEED ?? String(Math.floor(Math.random() * 2 ** 32));
-  console.log(`SEED=${seed}`);
+  const seed = process.env.TIDEGATE_SEED ?? String(Math.floor(Math.random() * 2 ** 32));
+  console.log(`TIDEGATE_SEED=${seed}`);
   const chance = new Chance(Number(seed));
   const policy = { name: "penalty", quotas: [{ fixedWindow: { limit: LIMIT, windowMs: YEAR * 1_000 } }] };
   const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy });
@@ -29,7 +29,7 @@ test("penalty, as printed, charges a key as rate-limiter-flexible does, also one
         exhausted += Number((await tidegate.limit(key, { cost: 0 })).quotas[0].remaining === 0);
         await Promise.all([penalty(key, points), peer.penalty(key, points)]);
       } else {
-        assert.equal((await tidegate.limit(key)).allowed, await consumed(key), `${key}, step ${step}, SEED=${seed}`);
+        assert.equal((await tidegate.limit(key)).allowed, await consumed(key), `${key}, step ${step}, TIDEGATE_SEED=${seed}`);
       }
     }
   }

@@ -9,8 +9,8 @@ const NUMBERS_MAX = 31;
 
 /** The seed of a test's choices: a fresh one, or that of the environment. It is printed, so that a failure can be repeated. */
 export function seeded() {
-  const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
-  console.log(`SEED=${seed}`);
+  const seed = Number(process.env.TIDEGATE_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  console.log(`TIDEGATE_SEED=${seed}`);
   return seed;
 }
 
