@@ -26,28 +26,23 @@ export class Health {
   #change: Change | undefined;
 
   /** A call has failed, because the store did not answer. */
-  failed(error: TidegateError, now: number = Date.now()): void {
+  failed(error: TidegateError): void {
     if (!this.#outage) {
-      this.#outage = { since: now, error, failures: 0, isTold: false };
+      this.#outage = { since: Date.now(), error, failures: 0, isTold: false };
       // An end that was not told in time is told no more.
       this.#change = { health: "down", kind: error.kind, error };
     }
     this.#outage.failures += 1;
   }
 
-  /** The store has answered. */
-  answered(now: number = Date.now()): void {
+  /** A decision was made. That of a loan, or of a cache of denials, says nothing about the store. */
+  heard(decision: Decision): Decision {
     const outage = this.#outage;
-    if (!outage) return;
+    if (!outage || decision[ORIGIN] !== FROM_STORE) return decision;
     this.#outage = undefined;
     // An outage that nobody was told of has no end to tell.
     const { error, since, failures, isTold } = outage;
-    this.#change = isTold ? { health: "up", kind: error.kind, error: undefined, afterMs: Math.max(now - since, 0), failures } : undefined;
-  }
-
-  /** A decision was made. That of a loan, or of a cache of denials, says nothing about the store. */
-  heard(decision: Decision): Decision {
-    if (decision[ORIGIN] === FROM_STORE) this.answered();
+    this.#change = isTold ? { health: "up", kind: error.kind, error: undefined, afterMs: Math.max(Date.now() - since, 0), failures } : undefined;
     return decision;
   }
 

@@ -67,8 +67,6 @@ export function outcomeOf(decision: Decision): Outcome {
   return STATUSES[decision[STATUS] as 0 | 1 | 2];
 }
 
-const PASSING: readonly Outcome[] = ["allowed", "failed_open", "unlimited"];
-
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
   readonly #told: Told;
@@ -91,7 +89,7 @@ export class Verdict {
   constructor(told: Told) {
     const { outcome, keys } = told;
     this.#told = told;
-    this.allowed = PASSING.includes(outcome);
+    this.allowed = outcome === "allowed" || outcome === "failed_open" || outcome === "unlimited";
     this.outcome = outcome;
     this.rule = told.rule;
     const isKey = typeof keys === "string";
