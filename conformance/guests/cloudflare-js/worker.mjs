@@ -34,6 +34,9 @@ const inTests = {
   kv: suite((options) => new Timed({ failMode: "closed", ...options })),
 };
 
+/** What a limiter or a gate asks, and the kind of question that charges nothing. */
+const [LAYER, PEEK] = [Symbol.for("@tidegate/edge/layer"), 1];
+
 /** A limiter on the suite's virtual time, which is part of each key, as in `1800000000000|key`. */
 class Timed extends Kv {
   static #now = 0;
@@ -47,30 +50,19 @@ class Timed extends Kv {
     };
     // Virtual time does not advance until the next write is due.
     super({ ...options, namespace, lingerMs: 0 });
+    // A gate asks as the limiter itself does.
+    const layer = this[LAYER];
+    const ask = layer.ask.bind(layer);
+    layer.ask = async (question) => {
+      Timed.#now = question.now;
+      const decision = await ask(question);
+      if (question.kind !== PEEK) await this.write(question.now);
+      return decision;
+    };
   }
 
-  /** Writes before the response, because the next step must find what this one writes. */
+  /** Written before the response, because the next step must find what this one writes. */
   decided() {}
-
-  async check(request, options) {
-    Timed.#now = options.now;
-    const verdict = await super.check(request, options);
-    await this.write(options.now);
-    return verdict;
-  }
-
-  /** How a gate checks. */
-  async limit(keys, options) {
-    Timed.#now = options.now;
-    const verdict = await super.limit(keys, options);
-    await this.write(options.now);
-    return verdict;
-  }
-
-  peek(request, options) {
-    Timed.#now = options.now;
-    return super.peek(request, options);
-  }
 }
 
 export default {
