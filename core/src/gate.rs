@@ -76,7 +76,7 @@ use self::responses::Draws;
 use self::rules::{Applied, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{
@@ -299,12 +299,12 @@ impl<'s> Gate<'s> {
         Ok(rules)
     }
 
-    /// The terms on which limits of a store are lent, each once.
-    fn leases(&self, rules: &Rules, store: usize) -> Vec<Terms> {
+    /// The leases of the limits of a store, each once.
+    fn leases(&self, rules: &Rules, store: usize) -> Vec<Lease> {
         let mut found = Vec::new();
         for rule in rules.rules().iter().filter(|rule| self.store(rule).is_ok_and(|place| place == store)) {
-            if let Some(terms) = rule.lease.filter(|terms| !found.contains(terms)) {
-                found.push(terms);
+            if let Some(lease) = rule.lease.filter(|lease| !found.contains(lease)) {
+                found.push(lease);
             }
         }
         found

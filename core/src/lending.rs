@@ -5,6 +5,15 @@
 //! loan changes it. The lender is the step of a store that decides on a question; the borrower is what an isolate keeps of a key.
 //! Both are pure: they have no clock, no randomness and no futures, so JavaScript drives the same code with numbers.
 //!
+//! # Words
+//!
+//! | word | meaning |
+//! |-|-|
+//! | lease | what a limit allows: the most units of a loan (its slice) and its longest life; `lease` in rules files, [`Lease`] here |
+//! | loan | units that are taken from a limit and spent without asking: [`Loan`] |
+//! | borrower | an isolate or a process that asks for loans: [`Borrowers`] keeps what it knows of each key |
+//! | lender | the store's side of a key: [`Lender`] |
+//!
 //! # Ceiling
 //!
 //! The limit itself, in every interval, whatever borrowers, clocks and networks do:
@@ -20,10 +29,10 @@
 //!
 //! # Floor
 //!
-//! What lending costs: each borrower may hold [`Terms::slice`] units that the others cannot use, and as much again that it has
+//! What lending costs: each borrower may hold [`Lease::slice`] units that the others cannot use, and as much again that it has
 //! spent without the lender's knowledge, which keeps a bucket from draining. If it dies, or the answer that grants a loan is lost,
 //! the units of its loan stay used: those of a window until the window ends, and those of a bucket until the loan ends, after
-//! [`Terms::lifetime`] at most, from when on they drain as others do. A lender's clock that was ahead and is set back makes each of
+//! [`Lease::lifetime`] at most, from when on they drain as others do. A lender's clock that was ahead and is set back makes each of
 //! them later by as much, and by [`MAX_CLOCK_SKEW`](crate::MAX_CLOCK_SKEW) at most. A denial may miss a refund, a settlement or a reset elsewhere for as long.
 //!
 //! # Sizes
@@ -47,7 +56,7 @@
 //! one by one, too.
 //!
 //! ```
-//! use tidegate_core::lending::{Borrowers, Lender, Terms, Verdict};
+//! use tidegate_core::lending::{Borrowers, Lender, Lease, Verdict};
 //! use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
 //! # fn main() -> Result<(), tidegate_core::Error> {
 //! let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
@@ -55,7 +64,7 @@
 //! // The store's side: the state of a row, and what is lent of it.
 //! let (mut state, mut lender) = (policy.initial_state(), Lender::default());
 //! // The borrower's side.
-//! let mut borrowers = Borrowers::new(Terms::new(50, Millis::from_secs(10)));
+//! let mut borrowers = Borrowers::new(Lease::new(50, Millis::from_secs(10)));
 //! let mut questions = 0;
 //! for second in 0..10 {
 //!     let check = Check::new(&policy, &key, UnixMillis::new(second * 1_000));
@@ -88,7 +97,7 @@ pub use lender::Lender;
 
 use alloc::format;
 
-pub use crate::limiter::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
+pub use crate::limiter::{Answer, LIFETIME_MAX, Lease, Loan, Question, Returned};
 use crate::{Check, Error, ErrorKind, Millis, Policy, Rule};
 
 /// The most loans of one key at a time. Further borrowers get none.

@@ -29,7 +29,7 @@ pub use erased::{BoxFuture, ErasedLimiter};
 #[cfg(feature = "std")]
 pub use fallback::{Fallback, Health};
 pub use limiter_fn::limiter_fn;
-pub use loan::{Answer, Granted, LIFETIME_MAX, Question, Returned, Terms};
+pub use loan::{Answer, LIFETIME_MAX, Lease, Loan, Question, Returned};
 pub use operation::{Operation, Reply};
 #[cfg(feature = "std")]
 pub use shadow::{Shadow, ShadowCounts};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_core::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
+use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Verdict, can_borrow};
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Check, Decision, Error, Key, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
@@ -30,15 +30,15 @@ impl Borrowing {
         if slice == 0 {
             return Ok(None);
         }
-        let terms = Terms { deadline, in_background: true, ..Terms::new(slice, lifetime) };
-        terms.verify().map_err(|error| misplaced("leases.", &error))?;
-        Ok(Some(Self(RefCell::new(Borrowers::new(terms)))))
+        let lease = Lease { deadline, in_background: true, ..Lease::new(slice, lifetime) };
+        lease.verify().map_err(|error| misplaced("leases.", &error))?;
+        Ok(Some(Self(RefCell::new(Borrowers::new(lease)))))
     }
 
     /// What a limiter that borrows from a store supports.
     pub(crate) fn capabilities(&self, store: Capabilities) -> Capabilities {
         let borrowers = self.0.borrow();
-        lending_capabilities(store, borrowers.terms().slice, borrowers.terms().lifetime)
+        lending_capabilities(store, borrowers.lease().slice, borrowers.lease().lifetime)
     }
 
     pub(crate) fn begin(&self, check: &Check<'_>) -> Result<Begun, Error> {

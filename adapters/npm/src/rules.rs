@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tidegate_core::gate::{Events, Gate, Hold, Rules};
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Ipv6Prefix, Millis, Policy};
 use wasm_bindgen::prelude::*;
 
@@ -215,8 +215,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Calls `tell` with the place of the store and each policy of each rule, and the terms on which it is lent.
-    fn each_policy(&self, tell: &mut dyn FnMut(usize, &Policy, Option<Terms>)) {
+    /// Calls `tell` with the place of the store and each policy of each rule, and its lease.
+    fn each_policy(&self, tell: &mut dyn FnMut(usize, &Policy, Option<Lease>)) {
         let Ok(gate) = self.gate() else { return };
         for rule in gate.rules().rules() {
             let named = |name: &str| self.settings.stores.iter().position(|(known, _)| known == name);

@@ -215,7 +215,7 @@ function replyOf(text, quotas) {
   const bytes = Buffer.from(text, "hex");
   let at = 2;
   const next = () => Number(bytes.readBigUInt64LE((at += 8) - 8));
-  const granted = bytes[1] & 1 ? { loan: next(), units: next(), lasts: next() } : undefined;
+  const granted = bytes[1] & 1 ? { number: next(), units: next(), lasts: next() } : undefined;
   const deniesFor = bytes[1] & 2 ? next() : 0;
   const flags = bytes[at++];
   const small = () => {
@@ -523,7 +523,7 @@ class Server {
     const answer = asked ? lender.decide(policy, states, now, cost, asked.question) : { decision: plain(), granted: undefined };
     if (kind !== ASK_PEEK && (lender.changed || JSON.stringify(states) !== JSON.stringify(settled))) this.write(key, states, lender);
     const { granted, decision } = answer;
-    const loan = granted ? `${granted.loan}:${granted.units}:${later(now, granted.lasts)}` : "";
+    const loan = granted ? `${granted.number}:${granted.units}:${later(now, granted.lasts)}` : "";
     const text = `${decision[STATUS] === ALLOWED ? "a" : "d"}${tells ? `@${now} ${cost} ` : ""}${before}${asked ? `>${loan}` : ""}`;
     return { text, answer };
   }
@@ -887,7 +887,7 @@ describe("the borrowers", async () => {
     assert.equal(borrowers.decide("row", free, 1, START, "free").kind, "plain");
     borrowers.answered("row", first.nth, answer);
     const second = borrowers.decide("row", free, 1, START, "free").asked;
-    assert.deepEqual(second.question.back, { loan: answer.granted.loan, unspent: answer.granted.units, kept: 0 }, "it is returned");
+    assert.deepEqual(second.question.back, { loan: answer.granted.number, unspent: answer.granted.units, kept: 0 }, "it is returned");
     // Nor does a denial by the one hold for the other.
     borrowers.answered("row", second.nth, undefined);
     const third = borrowers.decide("row", free, 1, START, "free").asked;
@@ -906,7 +906,7 @@ describe("the borrowers", async () => {
     const borrowers = new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000 });
     const [before, after] = [10, 1_000].map((amount) => fixedOf(amount).policy);
     for (const key of ["a", "b"]) {
-      const lent = { decision: peek(after, unused(after), START, 0), granted: { loan: 7, units: 9, lasts: 50_000 }, deniesFor: 0 };
+      const lent = { decision: peek(after, unused(after), START, 0), granted: { number: 7, units: 9, lasts: 50_000 }, deniesFor: 0 };
       borrowers.answered(key, borrowers.decide(key, before, 1, START, "before").asked.nth, undefined);
       borrowers.answered(key, borrowers.decide(key, after, 40, START, "after").asked.nth, lent);
     }
@@ -930,7 +930,7 @@ test("a loan of another size is accepted, and one that is not safe is corrupt", 
     const text = `${verdict}${before.replace("USED", used)}>${granted}`;
     const read = () => lent(fixedOf(100), { kind: ASK_CHECK, cost: 1, now }, { ...more, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
     const found = tried(() => read() ?? {});
-    const shown = found.error ?? (found.loan === undefined ? "" : `${found.loan}:${found.units}:${now + found.lasts}`);
+    const shown = found.error ?? (found.number === undefined ? "" : `${found.number}:${found.units}:${now + found.lasts}`);
     assert.equal(shown, accepted ? granted : "corrupt", text);
   }
 });

@@ -8,7 +8,7 @@ export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as
 /** A settlement to what was charged, in place of a cost. */
 export const WHAT_WAS_CHARGED = -1;
 
-/** The terms on which a limit is lent: the most units that one process holds, and how long. */
+/** What a limit allows to be lent: the most units that one process holds, and how long. */
 export interface Lease {
   readonly slice: number;
   readonly lifetimeMs: number;
@@ -28,7 +28,7 @@ export interface Question {
   token: string | undefined;
   /** How long a check's token is remembered, when a refund's cost was charged, or how long to block. */
   extra: number;
-  /** The terms on which a check may be decided from a loan, if a rule has them. */
+  /** The lease by which a check may be decided from a loan, if its limit has one. */
   lease: Lease | undefined;
   /** For the store: the key of the policy's last dimension, and those of the others in order. */
   key: string;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use peer::Peer;
 use support::Server;
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{Check, Fallback, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, median, shortened};
 use tidegate_redis::wire::Script;
@@ -238,7 +238,7 @@ fn throughput(server: &Server) -> Result<()> {
 
 /// Decisions of many keys and of few by a limiter that borrows, alternating with one that does not.
 fn lending(server: &Server) -> Result<()> {
-    const TERMS: Terms = Terms::new(100, Millis::from_secs(10));
+    const TERMS: Lease = Lease::new(100, Millis::from_secs(10));
     let store = || Redis::new(Config::new(server.url())).unwrap();
     for (name, keys) in [("1,000 keys", 1_000), ("two keys", 2)] {
         for (runtime, runtimes) in [

@@ -2,7 +2,7 @@
 
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::internal::Quoted;
-use tidegate_core::lending::{Answer, Granted, Lender, Question, Returned, can_lend};
+use tidegate_core::lending::{Answer, Lender, Loan, Question, Returned, can_lend};
 use tidegate_core::store::Applied;
 use tidegate_core::{
     ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Operation, Policy, Rule, Settle, UnixMillis,
@@ -339,14 +339,14 @@ fn ttl(span: Millis) -> u64 {
 }
 
 /// Reads the next loan of an answer: `<number>:<units>:<until>`, or nothing. `None` for another text.
-fn granted_by(text: &str, now: UnixMillis) -> Option<Option<Granted>> {
+fn granted_by(text: &str, now: UnixMillis) -> Option<Option<Loan>> {
     if text.is_empty() {
         return Some(None);
     }
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
     let mut numbers = text.split(':').map(number);
-    let (loan, units, until) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    numbers.next().is_none().then_some(Some(Granted { loan, units, lasts: UnixMillis::new(until).since(now) }))
+    let (number, units, until) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(Some(Loan { number, units, lasts: UnixMillis::new(until).since(now) }))
 }
 
 fn disagreement(admitted: bool) -> Error {

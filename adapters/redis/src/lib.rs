@@ -59,7 +59,7 @@ pub use settings::Clock;
 #[cfg(feature = "resp")]
 pub use store::{Redis, RedisLimiter};
 #[cfg(any(feature = "resp", feature = "rest"))]
-pub use tidegate_core::lending::Terms;
+pub use tidegate_core::lending::Lease;
 pub use tidegate_core::prelude::*;
 
 /// The commands and answers, for hosts that carry them by themselves. This may change with any version.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
-use tidegate_core::lending::{Answer, Question, Terms};
+use tidegate_core::lending::{Answer, Lease, Question};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Operation, Policy};
 
@@ -87,17 +87,17 @@ impl Redis {
     /// denial holds. See [`LendingLimiter`].
     ///
     /// ```
-    /// use tidegate_redis::{Config, Millis, Redis, Terms};
+    /// use tidegate_redis::{Config, Millis, Redis, Lease};
     /// # fn main() -> Result<(), tidegate_core::Error> {
-    /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.lending(Terms::new(50, Millis::from_secs(10)))?;
+    /// let limiter = Redis::new(Config::new("redis://127.0.0.1:6379"))?.lending(Lease::new(50, Millis::from_secs(10)))?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending(self, terms: Terms) -> Result<LendingLimiter<'static, RedisLimiter>, Error> {
-        LendingLimiter::new(self.limiter(), terms)
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a lease that cannot be.
+    pub fn lending(self, lease: Lease) -> Result<LendingLimiter<'static, RedisLimiter>, Error> {
+        LendingLimiter::new(self.limiter(), lease)
     }
 
     /// Checks that the server answers (`PING`), for example at start-up. Connects if necessary.

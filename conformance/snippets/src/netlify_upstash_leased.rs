@@ -1,7 +1,7 @@
-use tidegate_redis::{Error, Limiter, Millis, Policy, Quota, Rest, RestConfig, Terms};
+use tidegate_redis::{Error, Limiter, Millis, Policy, Quota, Rest, RestConfig, Lease};
 
 pub fn limiter(url: &str, token: &str) -> Result<(impl Limiter, Policy), Error> {
-    let limiter = Rest::new(RestConfig::new(url, token))?.lending(Terms::new(50, Millis::from_secs(60)))?;
+    let limiter = Rest::new(RestConfig::new(url, token))?.lending(Lease::new(50, Millis::from_secs(60)))?;
     let policy = Policy::new("api", [Quota::fixed_window(100, Millis::new(60000))?])?;
     Ok((limiter, policy))
 }

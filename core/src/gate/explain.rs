@@ -9,7 +9,7 @@ use super::rules::{Applied, Rule, Rules};
 use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::{ClientIpSource, Error, Key, Policy, Quota};
 
 /// Which rule, keys and limits apply to a request, and why. [`Rules::explain`] makes it. Its text is for people; see the
@@ -76,8 +76,8 @@ pub struct Explanation<'r> {
     pub cost: u64,
     /// The policy. `None` if the request is not limited.
     pub policy: Option<Arc<Policy>>,
-    /// The terms on which it may be decided from loans, if its limits have a lease.
-    pub lease: Option<Terms>,
+    /// Its limit's lease: it may be decided from loans.
+    pub lease: Option<Lease>,
     /// The key of each dimension of the policy, in its order.
     pub keys: Vec<Result<Key, Error>>,
 }
@@ -194,8 +194,8 @@ impl fmt::Display for Explanation<'_> {
             Some(around) => writeln!(f, "{around}")?,
             None => writeln!(f)?,
         }
-        if let Some(terms) = self.lease {
-            writeln!(f, "lease    {terms}")?;
+        if let Some(lease) = self.lease {
+            writeln!(f, "lease    {lease}")?;
         }
         f.write_str("failure  ")?;
         if let Some((store, at_most)) = self.around.and_then(StoreRules::replacement) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
@@ -23,8 +23,8 @@ pub struct Pending {
     pub(super) rule: Arc<str>,
     pub(super) hold: Hold,
     pub(super) cost: u64,
-    /// The terms on which it may be decided from a loan.
-    pub(super) lease: Option<Terms>,
+    /// The lease by which it may be decided from a loan.
+    pub(super) lease: Option<Lease>,
     pub(super) on_failure: OnFailure,
     /// If the rule says so.
     pub(super) settle_within: Option<Millis>,

@@ -19,7 +19,7 @@ use super::path::{FoldCase, in_lower_case};
 use super::responses::Responses;
 use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
@@ -168,8 +168,8 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 ///     },
 ///     "rules": [{ "path": "/api/*", "limits": ["api"] }, { "path": "/login", "limits": ["login"] }]
 /// }"#)?;
-/// let (limit, terms) = rules.leases().next().unwrap();
-/// assert_eq!((limit, terms.to_string()), ("api", "at most 50 units, for at most 60000 ms".to_string()));
+/// let (limit, lease) = rules.leases().next().unwrap();
+/// assert_eq!((limit, lease.to_string()), ("api", "at most 50 units, for at most 60000 ms".to_string()));
 /// # Ok(())
 /// # }
 /// ```
@@ -188,7 +188,7 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 ///   that is asked first (`near`) or is tried (`shadow`) cannot have a lease. A proposal in the place of one that has a lease is asked
 ///   for with each request.
 /// - The request that needs a loan waits for it, unless the gate asks [in the background](super::Gate::in_background), as under the tower layer.
-/// - Nobody returns the loans of a process that ends. A reload that changes the terms of a store, or what is around it, also ends its
+/// - Nobody returns the loans of a process that ends. A reload that changes the leases of a store, or what is around it, also ends its
 ///   loans. Their units stay used: in a window until it ends, and in a bucket until the loan ends and they have drained.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -201,7 +201,7 @@ pub struct Rules {
     /// The policies of each limit, as in a rule.
     limits: Vec<Vec<Option<Policy>>>,
     /// The limits that have a lease, by their names.
-    leases: Vec<(Box<str>, Terms)>,
+    leases: Vec<(Box<str>, Lease)>,
     tiers: Vec<Box<str>>,
     api_key_header: Option<Box<str>>,
     /// The place of each valid key's tier, sorted by the key.
@@ -233,7 +233,7 @@ pub struct Rule {
     store: Option<Box<str>>,
     pub(super) on_failure: OnFailure,
     pub(super) settle_within: Option<Millis>,
-    pub(super) lease: Option<Terms>,
+    pub(super) lease: Option<Lease>,
     pub(super) refuses_invalid_tokens: bool,
     challenge: Option<Box<str>>,
     /// The places of its limits.
@@ -299,9 +299,9 @@ impl Rule {
         self.settle_within
     }
 
-    /// The terms on which its decisions may be made from loans, if its limit has a [lease](Rules#leases).
+    /// The [lease](Rules#leases) of its limit, if it has one: its decisions may be made from loans.
     #[must_use]
-    pub const fn lease(&self) -> Option<Terms> {
+    pub const fn lease(&self) -> Option<Lease> {
         self.lease
     }
 
@@ -480,8 +480,8 @@ impl Rules {
     }
 
     /// The limits that have a [lease](Rules#leases), by their names.
-    pub fn leases(&self) -> impl Iterator<Item = (&str, Terms)> {
-        self.leases.iter().map(|(name, terms)| (&**name, *terms))
+    pub fn leases(&self) -> impl Iterator<Item = (&str, Lease)> {
+        self.leases.iter().map(|(name, lease)| (&**name, *lease))
     }
 
     /// All dimensions that have a key: the gate's own, the tokens' claims and the application's.

@@ -13,7 +13,7 @@ use self::borrowing::Borrowing;
 pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
 use super::file::Item;
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::limiter::{deny_cache, fallback};
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
@@ -208,8 +208,8 @@ fn other(item: &Item<'_>, name: &str, main: &str) -> Result<Box<str>, Error> {
 #[derive(Clone)]
 pub(super) struct Composed<'s> {
     rules: Option<StoreRules>,
-    /// The terms on which limits are lent.
-    leases: Vec<Terms>,
+    /// The leases of its limits.
+    leases: Vec<Lease>,
     store: Arc<Watched<'s>>,
     /// The outermost limiter around it, if there is any. Without one, a call takes one future in a box less.
     around: Option<Store<'s>>,
@@ -244,12 +244,12 @@ pub(super) type Stores<'s> = [Arc<Watched<'s>>];
 pub(super) type Compose = for<'s> fn(&mut Composed<'s>, &Stores<'s>) -> Result<(), Error>;
 
 /// Puts around each store what the rules say. What was around it before, and has the same rules, is kept with its counts and loans.
-/// `leases` are the terms on which limits of the store at a place are lent, each once.
+/// `leases` are those of the limits of the store at a place, each once.
 pub(super) fn composed<'s>(
     all: &[StoreRules],
     compose: Option<Compose>,
     stores: &Stores<'s>,
-    leases: &dyn Fn(usize) -> Vec<Terms>,
+    leases: &dyn Fn(usize) -> Vec<Lease>,
     before: &[Composed<'s>],
 ) -> Result<Vec<Composed<'s>>, Error> {
     for rules in all {

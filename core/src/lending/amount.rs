@@ -1,6 +1,6 @@
 //! How much a borrower asks for.
 
-use super::{LOANS_MAX, Terms, UNITS_MAX, WITHIN_MAX};
+use super::{LOANS_MAX, Lease, UNITS_MAX, WITHIN_MAX};
 use crate::Millis;
 
 /// Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8.
@@ -17,27 +17,27 @@ pub(super) const fn is_unmissed(units: u64, left: u64) -> bool {
 
 /// The units that a borrower wants, and the time in which it expects to spend them. Its requests have spent `spent` in `within`, and
 /// `left` are left.
-pub(super) fn wanted(spent: u64, within: Millis, left: u64, terms: &Terms) -> (u64, Millis) {
+pub(super) fn wanted(spent: u64, within: Millis, left: u64, lease: &Lease) -> (u64, Millis) {
     let (spent, within) = (spent.min(UNITS_MAX), within.get().clamp(1, WITHIN_MAX.get()));
-    let expected = spent * terms.lifetime.min(WITHIN_MAX).get() / within;
+    let expected = spent * lease.lifetime.min(WITHIN_MAX).get() / within;
     // Requests do not come evenly: of independent ones, two standard deviations more than expected are enough most of the time. A few
     // requests tell little of those to come.
     let trusted = if spent < FEW { (2 * spent).div_ceil(3) } else { 2 * spent };
     let likely = (expected + 2 * expected.isqrt() + 2).max(spent / 4).min(trusted);
-    let wanted = likely.max(left / UNMISSED).min(terms.slice).min(UNITS_MAX);
+    let wanted = likely.max(left / UNMISSED).min(lease.slice).min(UNITS_MAX);
     (wanted, Millis::new(wanted * within / spent.max(1)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Terms, is_unmissed, wanted};
+    use super::{Lease, is_unmissed, wanted};
     use crate::Millis;
 
     const MINUTE: Millis = Millis::from_secs(60);
 
     /// What is wanted after so many units in so many milliseconds, of which at most a slice may be held for a lifetime.
     fn asked(spent: u64, within: u64, left: u64, slice: u64, lifetime: Millis) -> (u64, u64) {
-        let (units, within) = wanted(spent, Millis::new(within), left, &Terms::new(slice, lifetime));
+        let (units, within) = wanted(spent, Millis::new(within), left, &Lease::new(slice, lifetime));
         (units, within.get())
     }
 

@@ -2,7 +2,7 @@
 
 use super::amount::{is_unmissed, wanted};
 use super::steady::JITTER;
-use super::{Answer, Question, Returned, Terms};
+use super::{Answer, Lease, Question, Returned};
 use crate::{Check, Decision, Millis, Policy, Quota, Rule, UnixMillis};
 
 /// What a borrower knows of one key: its loan, its last denial, and how much is requested.
@@ -27,7 +27,7 @@ pub struct Borrower {
     keeps_denial: bool,
     /// What it returns, in case that it does not arrive.
     back: Option<Returned>,
-    loan: Option<Loan>,
+    loan: Option<Held>,
     /// The units of the last loan.
     lent: u64,
     /// What was left when the last answer was given, or the limit if there was none.
@@ -37,7 +37,7 @@ pub struct Borrower {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Loan {
+struct Held {
     number: u64,
     units: u64,
     left: u64,
@@ -175,14 +175,14 @@ impl Borrower {
     pub(super) fn decide(
         &mut self,
         check: &Check<'_>,
-        terms: &Terms,
+        lease: &Lease,
         now: UnixMillis,
         nth: u64,
         waited_until: Option<UnixMillis>,
     ) -> Verdict {
-        let busy = self.is_waiting(terms, now);
+        let busy = self.is_waiting(lease, now);
         if waited_until.is_none() {
-            self.demand.count(check.cost, busy, now, terms);
+            self.demand.count(check.cost, busy, now, lease);
         }
         // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
         let then = waited_until.unwrap_or(now);
@@ -193,8 +193,8 @@ impl Borrower {
             && loan.spend(check.cost, then, waited_until.is_some())
         {
             let (mark, free) = (self.demand.units().min(loan.units / 2), loan.free());
-            let low = free < mark || (free == mark && terms.in_background);
-            let then = (low && !busy).then(|| self.ask(0, terms, now, nth));
+            let low = free < mark || (free == mark && lease.in_background);
+            let then = (low && !busy).then(|| self.ask(0, lease, now, nth));
             return Verdict::Admit { then };
         }
         if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && then < denial.until) {
@@ -205,15 +205,15 @@ impl Borrower {
         }
         let keeps = self.loan.is_some_and(|loan| loan.reserved > 0 && then < loan.until);
         Verdict::Ask(if keeps {
-            self.ask(check.cost, terms, now, nth)
+            self.ask(check.cost, lease, now, nth)
         } else {
-            self.give_up(check.cost, terms, now, nth)
+            self.give_up(check.cost, lease, now, nth)
         })
     }
 
     /// A question whose request was cancelled may never end: the platform does not drop its future.
-    fn is_waiting(&self, terms: &Terms, now: UnixMillis) -> bool {
-        self.waits && now < self.asked_at + terms.deadline
+    fn is_waiting(&self, lease: &Lease, now: UnixMillis) -> bool {
+        self.waits && now < self.asked_at + lease.deadline
     }
 
     /// Forgets the denial, because what denied may have been given back. Nor is the one kept that is under way.
@@ -239,25 +239,25 @@ impl Borrower {
     }
 
     /// Asks for the next loan before this one is spent.
-    fn ask(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+    fn ask(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
         self.back = self.loan.as_mut().map(|loan| {
             loan.kept = loan.left;
             Returned { loan: loan.number, unspent: 0, kept: loan.left }
         });
-        self.asked(cost, terms, now, nth)
+        self.asked(cost, lease, now, nth)
     }
 
     /// Asks for the next loan, and returns what is left of this one.
-    pub(super) fn give_up(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
+    pub(super) fn give_up(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
         let back = self.loan.take().map(|loan| Returned { loan: loan.number, unspent: loan.left, kept: 0 });
         self.back = back.or(self.back);
-        self.asked(cost, terms, now, nth)
+        self.asked(cost, lease, now, nth)
     }
 
-    fn asked(&mut self, cost: u64, terms: &Terms, now: UnixMillis, nth: u64) -> Asked {
-        let (wanted, within) = wanted(self.demand.spent, now.since(self.demand.since), self.left, terms);
-        let question = Question { wanted, within, lifetime: terms.lifetime, back: self.back };
-        self.demand.ask(terms, now);
+    fn asked(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
+        let (wanted, within) = wanted(self.demand.spent, now.since(self.demand.since), self.left, lease);
+        let question = Question { wanted, within, lifetime: lease.lifetime, back: self.back };
+        self.demand.ask(lease, now);
         (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
         (self.asked_cost, self.asked_policy) = (cost, self.policy);
         Asked { nth, question }
@@ -279,8 +279,8 @@ impl Borrower {
         let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max();
         self.left = quotas.iter().filter_map(|quota| quota.remaining()).min().unwrap_or_default();
         self.lent = answer.granted.map_or(0, |granted| granted.units);
-        self.loan = answer.granted.map(|granted| Loan {
-            number: granted.loan,
+        self.loan = answer.granted.map(|granted| Held {
+            number: granted.number,
             units: granted.units,
             left: granted.units.saturating_sub(spent),
             reserved: 0,
@@ -304,8 +304,8 @@ impl Borrower {
     }
 
     /// Whether it is idle and has something to return.
-    pub(super) fn is_due(&self, terms: &Terms, now: UnixMillis) -> bool {
-        let is_held = |loan: &Loan| loan.left > 0 && loan.is_missed && !self.is_waiting(terms, now);
+    pub(super) fn is_due(&self, lease: &Lease, now: UnixMillis) -> bool {
+        let is_held = |loan: &Held| loan.left > 0 && loan.is_missed && !self.is_waiting(lease, now);
         let Some(loan) = self.loan.filter(is_held) else { return false };
         let gap = now.since(self.demand.since).get() / self.demand.spent.max(1);
         let idle = now >= loan.used_at + IDLE.max(Millis::new(gap.saturating_mul(IDLE_GAPS)));
@@ -314,10 +314,10 @@ impl Borrower {
 
     /// Whether it knows anything that matters after `now`. A denial and a loan that may be spent end within a lifetime of the last
     /// request.
-    pub(super) fn is_of_use(&self, terms: &Terms, now: UnixMillis) -> bool {
-        let returns = |loan: &Loan| loan.left > 0 && loan.returns && now < loan.until + terms.lifetime;
-        let known = now < self.demand.at + terms.lifetime;
-        known || self.loan.as_ref().is_some_and(returns) || self.is_waiting(terms, now)
+    pub(super) fn is_of_use(&self, lease: &Lease, now: UnixMillis) -> bool {
+        let returns = |loan: &Held| loan.left > 0 && loan.returns && now < loan.until + lease.lifetime;
+        let known = now < self.demand.at + lease.lifetime;
+        known || self.loan.as_ref().is_some_and(returns) || self.is_waiting(lease, now)
     }
 }
 
@@ -325,7 +325,7 @@ impl Borrower {
 const IDLE: Millis = Millis::from_secs(2);
 const IDLE_GAPS: u64 = 16;
 
-impl Loan {
+impl Held {
     /// What is left for checks that have not waited.
     const fn free(&self) -> u64 {
         self.left - self.reserved
@@ -347,8 +347,8 @@ impl Loan {
 }
 
 impl Demand {
-    fn count(&mut self, cost: u64, busy: bool, now: UnixMillis, terms: &Terms) {
-        if now >= self.at + terms.lifetime {
+    fn count(&mut self, cost: u64, busy: bool, now: UnixMillis, lease: &Lease) {
+        if now >= self.at + lease.lifetime {
             *self = Self { since: now, at: now, spent: 0, ..*self };
             return;
         }
@@ -361,11 +361,11 @@ impl Demand {
     }
 
     /// A question begins. What is long ago counts less and less.
-    fn ask(&mut self, terms: &Terms, now: UnixMillis) {
+    fn ask(&mut self, lease: &Lease, now: UnixMillis) {
         self.before = self.meanwhile.max(self.before - self.before.div_ceil(8));
         self.meanwhile = 0;
         let within = now.since(self.since);
-        if within.get() / 2 >= terms.lifetime.get() {
+        if within.get() / 2 >= lease.lifetime.get() {
             self.spent /= 2;
             self.since = self.since + Millis::new(within.get() / 2);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::borrower::{Asked, Borrower, Verdict};
 use super::steady::Steady;
-use super::{Answer, Terms};
+use super::{Answer, Lease};
 use crate::sorted_map::SortedMap;
 use crate::{Check, Millis, UnixMillis};
 
@@ -15,7 +15,7 @@ use crate::{Check, Millis, UnixMillis};
 /// `T` is what the host keeps beside each key, to ask a question that no check brings.
 #[derive(Debug)]
 pub struct Borrowers<T> {
-    terms: Terms,
+    lease: Lease,
     clock: Steady,
     keys: SortedMap<Kept<T>>,
     /// The number of the last question of all keys: an answer to one of a key that was dropped is late.
@@ -46,21 +46,21 @@ const LOOK: Millis = Millis::from_secs(1);
 impl<T> Borrowers<T> {
     /// No keys yet.
     #[must_use]
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(lease: Lease) -> Self {
         let never = UnixMillis::new(0);
         let (clock, due) = (Steady::default(), Vec::new());
-        Self { terms, clock, keys: SortedMap::new(), asked: 0, sweep_at: 0, swept_at: never, due, looked_at: never }
+        Self { lease, clock, keys: SortedMap::new(), asked: 0, sweep_at: 0, swept_at: never, due, looked_at: never }
     }
 
-    /// The terms.
+    /// The lease.
     #[must_use]
-    pub const fn terms(&self) -> &Terms {
-        &self.terms
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
     }
 
-    /// Changes the terms: from now on, the host asks questions that nobody waits for, as with [`Terms::in_background`].
+    /// Changes the lease: from now on, the host asks questions that nobody waits for, as with [`Lease::in_background`].
     pub const fn in_background(&mut self) {
-        self.terms.in_background = true;
+        self.lease.in_background = true;
     }
 
     /// What a check of this key gets. Its time is read just before: one that was read long ago looks like a clock that was set back,
@@ -96,13 +96,13 @@ impl<T> Borrowers<T> {
             if kept.borrower.is_of_another(check) {
                 kept.beside = beside();
             }
-            return kept.borrower.decide(check, &self.terms, now, self.asked, waited_until);
+            return kept.borrower.decide(check, &self.lease, now, self.asked, waited_until);
         }
         if !self.has_room(now) {
             return Verdict::AskPlainly;
         }
         let mut borrower = Borrower::new(check, now);
-        let asked = borrower.give_up(check.cost, &self.terms, now, self.asked);
+        let asked = borrower.give_up(check.cost, &self.lease, now, self.asked);
         self.keys.insert(key, Kept { borrower, beside: beside() });
         Verdict::Ask(asked)
     }
@@ -147,10 +147,10 @@ impl<T> Borrowers<T> {
         let now = self.clock.at_least(now);
         if now.since(self.looked_at) >= LOOK {
             self.looked_at = now;
-            let due = self.keys.iter().filter(|(_, kept)| kept.borrower.is_due(&self.terms, now));
+            let due = self.keys.iter().filter(|(_, kept)| kept.borrower.is_due(&self.lease, now));
             self.due = due.map(|(key, _)| key.into()).collect();
         }
-        let nothing = Terms { slice: 0, ..self.terms };
+        let nothing = Lease { slice: 0, ..self.lease };
         while let Some(key) = self.due.pop() {
             let Some(kept) = self.keys.get_mut(&key).filter(|kept| kept.borrower.is_due(&nothing, now)) else {
                 continue;
@@ -166,10 +166,10 @@ impl<T> Borrowers<T> {
     /// there may be, once in a lifetime.
     fn has_room(&mut self, now: UnixMillis) -> bool {
         let full = self.keys.len() >= KEYS_MAX;
-        let due = now.since(self.swept_at) >= self.terms.lifetime;
+        let due = now.since(self.swept_at) >= self.lease.lifetime;
         if self.keys.len() >= self.sweep_at.max(SWEEP_MIN) && (due || !full) {
-            let terms = self.terms;
-            self.keys.retain(|kept| kept.borrower.is_of_use(&terms, now));
+            let lease = self.lease;
+            self.keys.retain(|kept| kept.borrower.is_of_use(&lease, now));
             self.sweep_at = (self.keys.len() * 2).min(KEYS_MAX);
             self.swept_at = now;
         }

@@ -6,7 +6,7 @@ mod settle;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Answer, Granted, LIFETIME_MAX, LOANS_MAX, Question, Returned, UNITS_MAX, WITHIN_MAX, can_lend};
+use super::{Answer, LIFETIME_MAX, LOANS_MAX, Loan, Question, Returned, UNITS_MAX, WITHIN_MAX, can_lend};
 use crate::algorithm::{Algorithm as _, Step};
 use crate::{Decision, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
@@ -20,11 +20,11 @@ pub struct Lender {
     /// How many borrowers there are, in sixteenths. It follows a higher number at once and a lower one slowly.
     borrowers: u64,
     /// Ordered by their ends.
-    loans: Vec<Loan>,
+    loans: Vec<Lent>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Loan {
+struct Lent {
     number: u64,
     units: u64,
     until: UnixMillis,
@@ -68,8 +68,7 @@ impl Lender {
         let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
         let lent = if decision.is_allowed() { self.lend(policy, state, now, question, kept) } else { None };
         let granted = lent.or_else(|| kept.map(|kept| self.add(now, kept)));
-        let granted =
-            granted.map(|loan| Granted { loan: loan.number, units: loan.units, lasts: loan.until.since(now) });
+        let granted = granted.map(|loan| Loan { number: loan.number, units: loan.units, lasts: loan.until.since(now) });
         self.answer(now, question, decision, granted)
     }
 
@@ -86,27 +85,27 @@ impl Lender {
         now: UnixMillis,
         cost: u64,
         question: &Question,
-        granted: Option<Granted>,
+        granted: Option<Loan>,
     ) -> Result<Answer, Error> {
         let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
-        let Some(Granted { loan, units, lasts }) = granted else {
+        let Some(Loan { number, units, lasts }) = granted else {
             return Ok(self.answer(now, question, decision, None));
         };
         let (kept, kept_until) = kept.map_or((0, now), |kept| (kept.units, kept.until));
         let new_until = if decision.is_allowed() { end(policy, state, now + lifetime(question)) } else { now };
         let (until, more) = (now + lasts, units.saturating_sub(kept));
-        let is_safe = loan > self.last
+        let is_safe = number > self.last
             && (1..=kept.max(question.wanted)).contains(&units)
             && until > now
             && until <= new_until.max(kept_until)
             && (more == 0 || decision.is_allowed() && policy.decide(state, now, more).is_allowed());
         if !is_safe {
             let what = format!(
-                "loan {loan}: the limit does not allow {units} units for {lasts}; what else writes to the store?"
+                "loan {number}: the limit does not allow {units} units for {lasts}; what else writes to the store?"
             );
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        self.hold(Loan { number: loan, units, until });
+        self.hold(Lent { number, units, until });
         Ok(self.answer(now, question, decision, granted))
     }
 
@@ -118,13 +117,13 @@ impl Lender {
         now: UnixMillis,
         cost: u64,
         question: &Question,
-    ) -> (Decision, Option<Loan>) {
+    ) -> (Decision, Option<Lent>) {
         let kept = question.back.and_then(|back| self.take_back(policy, state, now, back));
         let decision = policy.decide(state, now, cost);
         (self.corrected(policy, state, now, cost, decision), kept)
     }
 
-    fn answer(&self, now: UnixMillis, question: &Question, decision: Decision, granted: Option<Granted>) -> Answer {
+    fn answer(&self, now: UnixMillis, question: &Question, decision: Decision, granted: Option<Loan>) -> Answer {
         let denies_for = decision.retry_after().map_or(Millis::ZERO, |wait| {
             // Until the first loan ends, which may have been returned by then.
             let first = self.loans.iter().find(|loan| loan.until > now).map_or(wait, |loan| loan.until.since(now));
@@ -178,7 +177,7 @@ impl Lender {
         state: &mut PolicyState,
         now: UnixMillis,
         Returned { loan, unspent, kept }: Returned,
-    ) -> Option<Loan> {
+    ) -> Option<Lent> {
         let place = self.loans.iter().position(|held| held.number == loan)?;
         let loan = self.loans.remove(place);
         let unspent = unspent.min(loan.units);
@@ -186,7 +185,7 @@ impl Lender {
         let charged_at = UnixMillis::new(loan.until.get().saturating_sub(1));
         policy.refund(state, charged_at, now, unspent);
         let units = kept.min(loan.units - unspent);
-        (units > 0 && loan.until > latest(state).max(now)).then_some(Loan { units, ..loan })
+        (units > 0 && loan.until > latest(state).max(now)).then_some(Lent { units, ..loan })
     }
 
     /// Lends what the question asks for. What the borrower keeps becomes a part of it.
@@ -196,8 +195,8 @@ impl Lender {
         state: &mut PolicyState,
         now: UnixMillis,
         question: &Question,
-        kept: Option<Loan>,
-    ) -> Option<Loan> {
+        kept: Option<Lent>,
+    ) -> Option<Lent> {
         let others = self.loans.iter().filter(|loan| loan.until > now).count();
         if others >= LOANS_MAX {
             return None;
@@ -212,18 +211,18 @@ impl Lender {
             return None;
         }
         let (more, until) = kept.map_or((0, until), |kept| (kept.units, until.max(kept.until)));
-        Some(self.add(now, Loan { number: 0, units: units + more, until }))
+        Some(self.add(now, Lent { number: 0, units: units + more, until }))
     }
 
     /// Adds a loan under a new number.
-    fn add(&mut self, now: UnixMillis, loan: Loan) -> Loan {
-        let loan = Loan { number: (now.get() * NUMBERS_PER_MS).max(self.last + 1), ..loan };
+    fn add(&mut self, now: UnixMillis, loan: Lent) -> Lent {
+        let loan = Lent { number: (now.get() * NUMBERS_PER_MS).max(self.last + 1), ..loan };
         self.hold(loan);
         loan
     }
 
     /// Adds a loan whose number is new.
-    fn hold(&mut self, loan: Loan) {
+    fn hold(&mut self, loan: Lent) {
         if self.loans.len() >= LOANS_MAX {
             // The first one has ended. From now on it cannot be returned.
             self.loans.remove(0);

@@ -3,7 +3,7 @@
 use alloc::format;
 use core::fmt;
 
-use super::Terms;
+use super::Lease;
 use crate::algorithm::MAX_UNITS;
 use crate::quoted_text::Quoted;
 use crate::sha256::sha256;
@@ -34,9 +34,9 @@ pub struct Check<'a> {
     pub now: UnixMillis,
     /// The token under which retries of this check are the same check.
     pub idempotency: Option<Idempotency<'a>>,
-    /// The terms on which the check may be decided from a loan. A gate gives them to the checks of its limits that have a `lease`. A
+    /// The lease by which the check may be decided from a loan. A gate gives them to the checks of its limits that have a `lease`. A
     /// limiter that does not [borrow](super::Capabilities::borrows) ignores them.
-    pub lease: Option<Terms>,
+    pub lease: Option<Lease>,
 }
 
 impl<'a> Check<'a> {

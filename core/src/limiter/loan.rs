@@ -10,7 +10,7 @@ pub const LIFETIME_MAX: Millis = Millis::from_secs(60);
 
 /// The upper bounds of loans, and how a borrower asks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct Lease {
     /// The most units that a borrower holds of a key.
     pub slice: u64,
     /// The longest life of a loan, and of a denial. A loan lives for [`LIFETIME_MAX`] at most.
@@ -21,14 +21,14 @@ pub struct Terms {
     pub in_background: bool,
 }
 
-impl Terms {
+impl Lease {
     /// Loans of at most `slice` units and `lifetime`, with a deadline of two seconds, and none in the background.
     #[must_use]
     pub const fn new(slice: u64, lifetime: Millis) -> Self {
         Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false }
     }
 
-    /// Whether anything can be lent on these terms.
+    /// Whether anything can be lent by it.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the lifetime is zero or longer than [`LIFETIME_MAX`], or the slice is zero.
@@ -45,7 +45,7 @@ impl Terms {
 }
 
 /// Such as `at most 50 units, for at most 60000 ms`.
-impl fmt::Display for Terms {
+impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at most {} units, for at most {}", self.slice, self.lifetime)
     }
@@ -77,9 +77,9 @@ pub struct Returned {
 
 /// A part of a quota that the borrower may spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct Loan {
     /// The number of the loan, for its return.
-    pub loan: u64,
+    pub number: u64,
     /// The units, with those that the borrower kept.
     pub units: u64,
     /// How long they may be spent from the instant at which the borrower asked.
@@ -92,13 +92,13 @@ pub struct Answer {
     /// The decision on the check.
     pub decision: Decision,
     /// The next loan. `None` also ends what the borrower kept of the last one.
-    pub granted: Option<Granted>,
+    pub granted: Option<Loan>,
     /// How long the borrower may repeat a denial. Zero if the check was not denied.
     pub denies_for: Millis,
 }
 
 /// Loans of at most 50 units and [`LIFETIME_MAX`].
-impl Default for Terms {
+impl Default for Lease {
     fn default() -> Self {
         Self::new(50, LIFETIME_MAX)
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::under_way::{Questions, UnderWay};
-use crate::lending::{Answer, Asked, Borrowers, Terms, Verdict, can_borrow};
+use crate::lending::{Answer, Asked, Borrowers, Lease, Verdict, can_borrow};
 use crate::limiter::{Capabilities, Check, LOANS, Limiter, LimiterExt, Operation, Reply};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
 
@@ -35,7 +35,7 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 #[derive(Debug)]
 pub struct LendingLimiter<'s, L> {
     lender: Arc<L>,
-    terms: Terms,
+    lease: Lease,
     kept: Mutex<Shared<'s>>,
 }
 
@@ -86,15 +86,15 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// # Errors
     /// [`ErrorKind::Unsupported`] if it does not lend, and [`ErrorKind::Invalid`] if the lifetime is zero or longer than a minute, or
     /// the slice is zero.
-    pub fn new(lender: L, terms: Terms) -> Result<Self, Error> {
+    pub fn new(lender: L, lease: Lease) -> Result<Self, Error> {
         let can = lender.capabilities();
         can.require(can.lends, LOANS)?;
-        terms.verify()?;
-        let (borrowers, questions) = (Borrowers::new(terms), Questions::default());
+        lease.verify()?;
+        let (borrowers, questions) = (Borrowers::new(lease), Questions::default());
         let (later, dropped, policies) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let apart = cfg!(target_family = "wasm");
         let kept = Shared { borrowers, questions, dropped, apart, later, policies };
-        Ok(Self { lender: Arc::new(lender), terms, kept: Mutex::new(kept) })
+        Ok(Self { lender: Arc::new(lender), lease, kept: Mutex::new(kept) })
     }
 
     /// Has no check wait for another's call, for hosts that serve each request apart, such as Workers. Meanwhile, checks ask plainly.
@@ -110,7 +110,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     }
 
     /// Asks what nobody waits for: finishes the questions of checks that were dropped, and asks for the next loans of busy keys and to
-    /// return those of idle ones. Run it after each response if the terms are [in the background](Terms::in_background), and when a
+    /// return those of idle ones. Run it after each response if the lease is [in the background](Lease::in_background), and when a
     /// check was dropped. `now` is the caller's clock.
     pub async fn after(&self, now: UnixMillis) {
         loop {
@@ -125,7 +125,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
         }
     }
 
-    /// Keeps questions for [`LendingLimiter::after`] from now on, as with [`Terms::in_background`].
+    /// Keeps questions for [`LendingLimiter::after`] from now on, as with [`Lease::in_background`].
     #[cfg(feature = "gate")]
     pub(crate) fn in_background(&self) {
         self.kept().borrowers.in_background();
@@ -198,7 +198,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 impl<'s> Shared<'s> {
     fn decide(&mut self, name: &str, check: &Check<'_>, waited: Option<Millis>) -> Verdict {
         let Self { borrowers, policies, .. } = self;
-        let in_background = borrowers.terms().in_background;
+        let in_background = borrowers.lease().in_background;
         let beside = || if in_background { whose(policies, check) } else { None };
         match waited {
             None => borrowers.decide(name, check, beside),
@@ -255,7 +255,7 @@ impl<'s> Shared<'s> {
 
     /// Keeps a question for later. Returns whether it has: there may be no later, or no room.
     fn keep(&mut self, name: &str, check: &Check<'_>, asked: Asked) -> bool {
-        let has_room = self.borrowers.terms().in_background && self.later.len() < LATER_MAX;
+        let has_room = self.borrowers.lease().in_background && self.later.len() < LATER_MAX;
         let whose = if has_room { whose(&mut self.policies, check) } else { None };
         let Some(whose) = whose else { return false };
         self.later.push_back((name.into(), asked, whose));
@@ -268,7 +268,7 @@ impl<'s> Shared<'s> {
                 return Some((name, asked, whose));
             }
         }
-        if !self.borrowers.terms().in_background {
+        if !self.borrowers.lease().in_background {
             return None;
         }
         while let Some((name, asked, whose)) = self.borrowers.due(now) {
@@ -349,7 +349,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 
 impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
     fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.lender.capabilities(), self.terms.slice, self.terms.lifetime)
+        lending_capabilities(self.lender.capabilities(), self.lease.slice, self.lease.lifetime)
     }
 
     /// A peek returns the store's counts, in which lent units count as used. A refund is unsupported: the store cannot tell spent

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
     Check, ClientIpSource, ErasedLimiter, Error, ErrorKind, Fallback, Key, LimiterExt as _, MemoryLimiter, Millis,
@@ -200,7 +200,7 @@ fn a_fallback_in_code_lends_too() {
 fn a_loan_says_nothing_about_whether_the_store_is_up() {
     let store = Store::default();
     let borrowing =
-        LendingLimiter::new(AtomicLimiter::new(store.clone()), Terms::new(50, Millis::from_secs(10))).unwrap();
+        LendingLimiter::new(AtomicLimiter::new(store.clone()), Lease::new(50, Millis::from_secs(10))).unwrap();
     let limiter = Fallback::new(borrowing, 10).unwrap();
     let policy = Policy::new("api", [Quota::fixed_window(300, Millis::from_secs(60)).unwrap()]).unwrap();
     let origin = |key: &str| {

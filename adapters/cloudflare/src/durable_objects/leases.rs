@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{LendingLimiter, lending_capabilities};
 use tidegate_core::{Capabilities, Error, Limiter, Millis, Operation, Reply, UnixMillis};
 
@@ -38,7 +38,7 @@ impl<'s, N: Namespace + 's> Leases<'s, N> {
     /// # Errors
     /// [`ErrorKind::Invalid`](tidegate_core::ErrorKind::Invalid) if `lifetime` is zero or longer than a minute.
     pub fn new(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
-        Self::with_terms(store, Terms::new(slice.get(), lifetime))
+        Self::with_lease(store, Lease::new(slice.get(), lifetime))
     }
 
     /// The same, for a Worker that passes [`Leases::after`] to `waitUntil` with each response. Then no request of a steady client
@@ -47,12 +47,12 @@ impl<'s, N: Namespace + 's> Leases<'s, N> {
     /// # Errors
     /// As [`Leases::new`].
     pub fn in_background(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
-        Self::with_terms(store, Terms { in_background: true, ..Terms::new(slice.get(), lifetime) })
+        Self::with_lease(store, Lease { in_background: true, ..Lease::new(slice.get(), lifetime) })
     }
 
-    fn with_terms(store: DurableObjects<N>, terms: Terms) -> Result<Self, Error> {
+    fn with_lease(store: DurableObjects<N>, lease: Lease) -> Result<Self, Error> {
         let deadline = store.config().deadline;
-        Ok(Self { limiter: LendingLimiter::new(store.limiter(), Terms { deadline, ..terms })?.apart() })
+        Ok(Self { limiter: LendingLimiter::new(store.limiter(), Lease { deadline, ..lease })?.apart() })
     }
 
     /// What is left to do after a response: see [`LendingLimiter::after`].

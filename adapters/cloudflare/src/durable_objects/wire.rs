@@ -32,7 +32,7 @@
 
 mod policy;
 
-use tidegate_core::lending::{Answer, Granted, Question, Returned};
+use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 use crate::durable_objects::bytes::{Reader, put, to_hex};
@@ -216,8 +216,8 @@ fn encode(answer: &Answer) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     let denies = answer.denies_for > Millis::ZERO;
     out.extend([VERSION, if answer.granted.is_some() { GRANTED } else { 0 } | if denies { DENIES } else { 0 }]);
-    if let Some(Granted { loan, units, lasts }) = answer.granted {
-        put(&mut out, [loan, units, lasts.get()]);
+    if let Some(Loan { number, units, lasts }) = answer.granted {
+        put(&mut out, [number, units, lasts.get()]);
     }
     if denies {
         put(&mut out, [answer.denies_for.get()]);
@@ -236,7 +236,7 @@ fn decode(bytes: &[u8], policy: &Policy) -> Result<Answer, Error> {
     }
     let granted = match flags & GRANTED {
         0 => None,
-        _ => Some(Granted { loan: rest.u64()?, units: rest.u64()?, lasts: rest.millis()? }),
+        _ => Some(Loan { number: rest.u64()?, units: rest.u64()?, lasts: rest.millis()? }),
     };
     let denies_for = if flags & DENIES == 0 { Millis::ZERO } else { rest.millis()? };
     Ok(Answer { decision: decision::decode(rest.bytes, policy)?, granted, denies_for })

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{
     Accuracy, Capabilities, Ceiling, Decision, Dimensions, Drift, Error, Keys, Limiter, Operation, Policy, Reply,
 };
@@ -28,7 +28,7 @@ impl Host {
     async fn ask(
         &self,
         verb: &str,
-        (policy, lease): (&Policy, Option<Terms>),
+        (policy, lease): (&Policy, Option<Lease>),
         keys: Keys<'_>,
         rest: &str,
     ) -> Result<Decision, Error> {

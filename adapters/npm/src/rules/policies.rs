@@ -4,18 +4,18 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use tidegate_core::internal::PolicyParts;
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{Policy, Rule};
 
-/// The policies that were named so far, and the terms on which they are lent.
+/// The policies that were named so far, and their leases.
 #[derive(Default)]
-pub(super) struct Policies(RefCell<Vec<(Policy, Option<Terms>)>>);
+pub(super) struct Policies(RefCell<Vec<(Policy, Option<Lease>)>>);
 
 impl Policies {
     /// Appends the place of a policy, a comma, and the policy if the host does not have it yet, or else null.
-    pub(super) fn write_place(&self, out: &mut String, policy: &Policy, lease: Option<Terms>) {
+    pub(super) fn write_place(&self, out: &mut String, policy: &Policy, lease: Option<Lease>) {
         let mut known = self.0.borrow_mut();
-        match known.iter().position(|(known, terms)| *terms == lease && known == policy) {
+        match known.iter().position(|(known, one)| *one == lease && known == policy) {
             Some(place) => _ = write!(out, "{place},null"),
             None => {
                 let _ = write!(out, "{},", known.len());
@@ -29,7 +29,7 @@ impl Policies {
 /// Appends a policy as JSON: its name, whether it charges denials, the group's place or -1, whether it is placed by its key,
 /// for each quota the algorithm, the three parameters, the name, the dimension and the scope, and the slice and the lifetime of its
 /// loans or null. Nothing in them needs an escape.
-fn write(out: &mut String, policy: &Policy, lease: Option<Terms>) {
+fn write(out: &mut String, policy: &Policy, lease: Option<Lease>) {
     let PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied } = PolicyParts::of(policy);
     let group = group.map_or_else(|| "-1".into(), |place| place.to_string());
     let _ = write!(out, r#"["{name}",{charge_denied},{group},{place_by_key},["#);
@@ -50,7 +50,7 @@ fn write(out: &mut String, policy: &Policy, lease: Option<Terms>) {
         let _ = write!(out, r#"{comma}[{algorithm},{amount},{span},{refill},"{name}","{by}","{scope}"]"#);
     }
     let _ = match lease {
-        Some(terms) => write!(out, "],[{},{}]]", terms.slice, terms.lifetime.get()),
+        Some(lease) => write!(out, "],[{},{}]]", lease.slice, lease.lifetime.get()),
         None => write!(out, "],null]"),
     };
 }

@@ -123,7 +123,7 @@ export class OwnStore extends StoreLayer {
   }
 }
 
-/** The same text for equal policies on the same terms. */
+/** The same text for equal policies with equal leases. */
 function nameOf({ text }: AnyPolicy, lease: Lease | undefined): string {
   return lease ? `${lease.slice} ${lease.lifetimeMs} ${text}` : text;
 }

@@ -143,7 +143,7 @@ fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
         let answer = call.lent(format!("{}{before}>{}", text("verdict"), text("granted")).as_bytes());
         let granted = answer.map(|answer| answer.granted).map_err(|error| error.kind());
         let lent = granted.map(|granted| {
-            granted.map(|granted| format!("{}:{}:{}", granted.loan, granted.units, (now + granted.lasts).get()))
+            granted.map(|granted| format!("{}:{}:{}", granted.number, granted.units, (now + granted.lasts).get()))
         });
         let expected = Some(text("granted").to_owned()).filter(|text| !text.is_empty());
         assert_eq!(lent, if row["accepted"] == true { Ok(expected) } else { Err(ErrorKind::Corrupt) }, "{row}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::lending::{Answer, Question, Terms};
+use tidegate_core::lending::{Answer, Lease, Question};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Capabilities, Check, Error, Keys, Operation, Policy};
 
@@ -79,12 +79,12 @@ impl<T: Transport> Rest<T> {
     /// or a denial holds. See [`LendingLimiter`].
     ///
     /// # Errors
-    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for terms that cannot be.
-    pub fn lending<'s>(self, terms: Terms) -> Result<LendingLimiter<'s, AtomicLimiter<Self>>, Error>
+    /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a lease that cannot be.
+    pub fn lending<'s>(self, lease: Lease) -> Result<LendingLimiter<'s, AtomicLimiter<Self>>, Error>
     where
         T: 's,
     {
-        LendingLimiter::new(self.limiter(), terms)
+        LendingLimiter::new(self.limiter(), lease)
     }
 
     /// The script for several decisions in one command: see [`batch_script`](crate::batch_script).

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{MIN_TTL, NOW, Server, bucket, one_of_each};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, LimiterExt, Millis, Origin, Platform, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 
@@ -155,8 +155,8 @@ async fn a_cluster_that_is_up_again_is_used_again_over_one_connection_to_each_no
 async fn limiters_borrow_from_every_node() {
     let nodes = cluster();
     let config = || Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(crate::support::DEADLINE);
-    let terms = Terms::new(20, Millis::from_secs(10));
-    let limiters: Vec<_> = (0..2).map(|_| Redis::new(config()).unwrap().lending(terms).unwrap()).collect();
+    let lease = Lease::new(20, Millis::from_secs(10));
+    let limiters: Vec<_> = (0..2).map(|_| Redis::new(config()).unwrap().lending(lease).unwrap()).collect();
     let policy = Policy::new("api", [Quota::fixed_window(500, Millis::from_secs(86_400)).unwrap()]).unwrap();
     for user in 0..8 {
         let (key, mut admitted, mut lent) = (Key::new(format!("user-{user}")), 0, 0);

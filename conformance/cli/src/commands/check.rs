@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use tidegate_core::Error;
 use tidegate_core::gate::Rules;
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_harness::output::{errln, outln};
 
 use crate::program::rules::text;
@@ -74,8 +74,8 @@ pub(super) fn say(file: &str, read: &Result<Rules, Error>) {
             }
             let (count, warnings) = (rules.rules().len(), rules.warnings().len());
             outln!("{file}: {}, {}", counted(count, "rule"), counted(warnings, "warning"));
-            for (limit, terms) in rules.leases() {
-                outln!("limit {limit}: decided from loans of {terms}");
+            for (limit, lease) in rules.leases() {
+                outln!("limit {limit}: decided from loans of {lease}");
             }
         }
         Err(error) => errln!("error: {error}"),
@@ -83,8 +83,8 @@ pub(super) fn say(file: &str, read: &Result<Rules, Error>) {
 }
 
 /// A lease, as in a file.
-pub(super) fn lease(terms: Terms) -> serde_json::Value {
-    json!({ "slice": terms.slice, "lifetime_ms": terms.lifetime.get() })
+pub(super) fn lease(of: Lease) -> serde_json::Value {
+    json!({ "slice": of.slice, "lifetime_ms": of.lifetime.get() })
 }
 
 fn as_json(file: &str, read: &Result<Rules, Error>) -> serde_json::Value {
@@ -94,7 +94,7 @@ fn as_json(file: &str, read: &Result<Rules, Error>) -> serde_json::Value {
             "valid": true,
             "rules": rules.rules().iter().map(|rule| rule.name()).collect::<Vec<_>>(),
             "dimensions": rules.dimensions().collect::<Vec<_>>(),
-            "leases": rules.leases().map(|(limit, terms)| (limit, lease(terms))).collect::<BTreeMap<_, _>>(),
+            "leases": rules.leases().map(|(limit, of)| (limit, lease(of))).collect::<BTreeMap<_, _>>(),
             "stores": rules.store_names(),
             "warnings": rules.warnings(),
         }),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_conformance::fixture::{Disturb, Fixture, Op};
-use tidegate_core::lending::{Answer, Granted, Lender, Question, Terms};
+use tidegate_core::lending::{Answer, Lease, Lender, Loan, Question};
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, lending_capabilities};
 use tidegate_core::{
     Capabilities, Check, Dimensions, Error, Key, Keys, Millis, Operation, Policy, PolicyState, UnixMillis,
@@ -62,7 +62,7 @@ pub(super) struct Borrowed {
 }
 
 /// A fixture knows only what holds for a lifetime.
-const TERMS: Terms = Terms::new(4, Millis::from_secs(60));
+const TERMS: Lease = Lease::new(4, Millis::from_secs(60));
 
 impl Borrowed {
     pub(super) fn new(fault: Fault) -> Result<Self, Error> {
@@ -201,12 +201,12 @@ impl Atomic for Store {
                 }
             }
             let mut answer = lender.decide(policy, state, now, cost, &question);
-            untold.extend(answer.granted.map(|granted| (granted.loan, granted.units)));
+            untold.extend(answer.granted.map(|granted| (granted.number, granted.units)));
             match (self.fault, &mut answer) {
-                (Fault::OutlivesItsWindow, Answer { granted: Some(Granted { lasts, .. }), .. }) => {
+                (Fault::OutlivesItsWindow, Answer { granted: Some(Loan { lasts, .. }), .. }) => {
                     *lasts = question.lifetime;
                 }
-                (Fault::SpentAfterItsEnd, Answer { granted: Some(Granted { lasts, .. }), .. }) => {
+                (Fault::SpentAfterItsEnd, Answer { granted: Some(Loan { lasts, .. }), .. }) => {
                     *lasts = Millis::new(10 * lasts.get());
                 }
                 (Fault::DenialKept, answer) => answer.denies_for = Millis::new(10 * answer.denies_for.get()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{ErasedLimiter, Error, ErrorKind, Fallback, Millis};
 use tidegate_guest_native::memory;
@@ -96,7 +96,7 @@ impl Store {
     fn limiter(&self, store: impl Atomic + 'static) -> Result<Arc<dyn ErasedLimiter>, Error> {
         let limiter = AtomicLimiter::new(store);
         Ok(match self.lend {
-            Some(slice) => Arc::new(LendingLimiter::new(limiter, Terms::new(slice, LIFETIME))?),
+            Some(slice) => Arc::new(LendingLimiter::new(limiter, Lease::new(slice, LIFETIME))?),
             None => Arc::new(limiter),
         })
     }

@@ -2,21 +2,21 @@
 
 use super::Item;
 use crate::algorithm::MAX_UNITS;
-use crate::lending::{LIFETIME_MAX, Terms};
+use crate::lending::{LIFETIME_MAX, Lease};
 use crate::{Error, Millis};
 
 /// Reads `true`, `false`, or a table of the bounds.
-pub(in crate::gate) fn lease(item: &Item<'_>) -> Result<Option<Terms>, Error> {
-    let mut terms = Terms::default();
+pub(in crate::gate) fn lease(item: &Item<'_>) -> Result<Option<Lease>, Error> {
+    let mut lease = Lease::default();
     if let Ok(is_on) = item.flag() {
-        return Ok(is_on.then_some(terms));
+        return Ok(is_on.then_some(lease));
     }
     item.only(&["slice", "lifetime_ms"])?;
     if let Some(slice) = item.number_in("slice", 1, MAX_UNITS)? {
-        terms.slice = slice;
+        lease.slice = slice;
     }
     if let Some(lifetime) = item.number_in("lifetime_ms", 1, LIFETIME_MAX.get())? {
-        terms.lifetime = Millis::new(lifetime);
+        lease.lifetime = Millis::new(lifetime);
     }
-    Ok(Some(terms))
+    Ok(Some(lease))
 }

@@ -13,7 +13,7 @@ use crate::gate::path::in_lower_case;
 use crate::gate::responses::Responses;
 use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
-use crate::lending::{self, Terms};
+use crate::lending::{self, Lease};
 use crate::quota::checked_name;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
@@ -188,7 +188,7 @@ fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Err
 struct Limit {
     name: Box<str>,
     policies: Vec<Option<Policy>>,
-    lease: Option<Terms>,
+    lease: Option<Lease>,
 }
 
 /// The policy of a combination of limits, for a tier.
@@ -269,11 +269,11 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
     Ok(found)
 }
 
-/// The terms on which a limit is lent. `policies` are those of all tiers.
-fn leased<'a>(item: &Item<'_>, mut policies: impl Iterator<Item = &'a Policy>) -> Result<Option<Terms>, Error> {
-    let terms = lease(item)?;
-    let refused = terms.and_then(|_| policies.find_map(|policy| lending::supports(policy).err()));
-    refused.map_or(Ok(terms), |error| Err(item.invalid(args!("{error}, or delete lease"))))
+/// The lease of a limit. `policies` are those of all tiers.
+fn leased<'a>(item: &Item<'_>, mut policies: impl Iterator<Item = &'a Policy>) -> Result<Option<Lease>, Error> {
+    let lease = lease(item)?;
+    let refused = lease.and_then(|_| policies.find_map(|policy| lending::supports(policy).err()));
+    refused.map_or(Ok(lease), |error| Err(item.invalid(args!("{error}, or delete lease"))))
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {
@@ -417,8 +417,8 @@ impl Compiler {
         Ok(policy)
     }
 
-    /// The terms on which the limits of a rule are lent, if they have a lease.
-    fn lease(&self, limits: &[usize], estimate: Option<u64>) -> Result<Option<Terms>, Error> {
+    /// The lease of a rule's limit, if it has one.
+    fn lease(&self, limits: &[usize], estimate: Option<u64>) -> Result<Option<Lease>, Error> {
         let mut all = limits.iter().map(|limit| &self.limits[*limit]);
         let Some(Limit { name, lease, .. }) = all.find(|limit| limit.lease.is_some()) else { return Ok(None) };
         let refused = |why: &str| Err(Error::invalid(format!("{why}, or delete lease from the limit \"{name}\"")));

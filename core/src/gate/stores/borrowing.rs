@@ -1,20 +1,20 @@
 //! The loans of a store's limits that have a lease.
 
 use super::Store;
-use crate::lending::Terms;
+use crate::lending::Lease;
 use crate::store::{LendingLimiter, lending_capabilities};
 use crate::{Capabilities, Check, Error, Limiter, Operation, Reply, UnixMillis};
 
 /// Decides on checks that have a [lease](Check::lease) from loans, and asks the store about all others.
 pub(super) struct Borrowing<'s> {
     store: Store<'s>,
-    /// A borrower for each of the terms.
-    borrowers: Vec<(Terms, LendingLimiter<'s, Store<'s>>)>,
+    /// A borrower for each lease.
+    borrowers: Vec<(Lease, LendingLimiter<'s, Store<'s>>)>,
 }
 
 impl<'s> Borrowing<'s> {
-    pub(super) fn new(store: Store<'s>, leases: &[Terms]) -> Result<Self, Error> {
-        let borrower = |terms: &Terms| Ok((*terms, LendingLimiter::new(store.clone(), *terms)?));
+    pub(super) fn new(store: Store<'s>, leases: &[Lease]) -> Result<Self, Error> {
+        let borrower = |lease: &Lease| Ok((*lease, LendingLimiter::new(store.clone(), *lease)?));
         let borrowers = leases.iter().map(borrower).collect::<Result<_, Error>>()?;
         Ok(Self { store, borrowers })
     }
@@ -33,15 +33,15 @@ impl<'s> Borrowing<'s> {
 
     fn borrower(&self, check: &Check<'_>) -> Option<&LendingLimiter<'s, Store<'s>>> {
         let wanted = check.lease?;
-        self.borrowers.iter().find(|(terms, _)| *terms == wanted).map(|(_, borrower)| borrower)
+        self.borrowers.iter().find(|(lease, _)| *lease == wanted).map(|(_, borrower)| borrower)
     }
 }
 
 impl Limiter for Borrowing<'_> {
-    /// Those of the widest terms.
+    /// Those of the widest lease.
     fn capabilities(&self) -> Capabilities {
-        let slice = self.borrowers.iter().map(|(terms, _)| terms.slice).max().unwrap_or_default();
-        let lifetime = self.borrowers.iter().map(|(terms, _)| terms.lifetime).max().unwrap_or_default();
+        let slice = self.borrowers.iter().map(|(lease, _)| lease.slice).max().unwrap_or_default();
+        let lifetime = self.borrowers.iter().map(|(lease, _)| lease.lifetime).max().unwrap_or_default();
         lending_capabilities(self.store.capabilities(), slice, lifetime).borrows(true)
     }
 

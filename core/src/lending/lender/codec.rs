@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{LOANS_MAX, Lender, Loan, SIXTEENTHS};
+use super::{LOANS_MAX, Lender, Lent, SIXTEENTHS};
 use crate::algorithm::MAX_UNITS;
 use crate::{Error, ErrorKind, UnixMillis};
 
@@ -61,7 +61,7 @@ fn read(numbers: &[u64]) -> Option<Lender> {
     let (loans, []) = rest.as_chunks() else { return None };
     let loans = loans.iter().map(|[number, units, until]| {
         let fits = (1..=last).contains(number) && *until <= UnixMillis::MAX.get();
-        fits.then_some(Loan { number: *number, units: *units, until: UnixMillis::new(*until) })
+        fits.then_some(Lent { number: *number, units: *units, until: UnixMillis::new(*until) })
     });
     let loans = loans.collect::<Option<Vec<_>>>()?;
     let sum = loans.iter().try_fold(0u64, |sum, loan| sum.checked_add(loan.units))?;

@@ -1,7 +1,7 @@
 //! Questions that are kept until after the response.
 
 use pollster::block_on;
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
     Check, ErrorKind, Key, Keys, LimiterExt as _, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis,
@@ -14,15 +14,15 @@ const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 fn limiter() -> (Store, LendingLimiter<'static, AtomicLimiter<Store>>, Policy) {
     let store = Store::default();
-    let terms = Terms { in_background: true, ..Terms::new(10, Millis::from_secs(10)) };
-    let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();
+    let lease = Lease { in_background: true, ..Lease::new(10, Millis::from_secs(10)) };
+    let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), lease).unwrap();
     (store, limiter, of(Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()))
 }
 
 #[test]
 fn only_a_store_that_lends_can_be_borrowed_from() {
-    let terms = Terms::new(10, Millis::from_secs(10));
-    assert_eq!(LendingLimiter::new(MemoryLimiter::new(), terms).unwrap_err().kind(), ErrorKind::Unsupported);
+    let lease = Lease::new(10, Millis::from_secs(10));
+    assert_eq!(LendingLimiter::new(MemoryLimiter::new(), lease).unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a borrower knows of its keys: when it asks for the next loan, what it tells, what it returns, and what it forgets.
 
-use tidegate_core::lending::{Answer, Asked, Borrowers, Granted, Lender, Question, Returned, Terms, Verdict};
+use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Lender, Loan, Question, Returned, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
 
 use super::{MINUTE, of};
@@ -13,9 +13,9 @@ struct Keys {
 }
 
 impl Keys {
-    fn new(terms: Terms) -> Self {
+    fn new(lease: Lease) -> Self {
         let policy = of(Quota::fixed_window(1_000_000, MINUTE).unwrap());
-        Self { borrowers: Borrowers::new(terms), policy, now: 1_800_000_000_000 }
+        Self { borrowers: Borrowers::new(lease), policy, now: 1_800_000_000_000 }
     }
 
     fn check(&mut self, key: &str) -> Verdict {
@@ -34,7 +34,7 @@ impl Keys {
     /// Answers a question with a loan.
     fn grant(&mut self, key: &str, asked: Asked, units: u64, lasts: Millis) {
         let decision = self.policy.decide(&mut self.policy.initial_state(), UnixMillis::new(self.now), 1);
-        let granted = Some(Granted { loan: asked.nth, units, lasts });
+        let granted = Some(Loan { number: asked.nth, units, lasts });
         self.borrowers.answered(key, asked.nth, Some(&Answer { granted, ..decision.into() }));
     }
 
@@ -58,13 +58,13 @@ impl Keys {
 
 const SECOND: Millis = Millis::from_secs(1);
 
-fn terms(lifetime: Millis) -> Terms {
-    Terms::new(1_000, lifetime)
+fn lease(lifetime: Millis) -> Lease {
+    Lease::new(1_000, lifetime)
 }
 
 #[test]
 fn no_more_than_16_384_keys_are_kept() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     for nth in 0..16_384 {
         keys.asks(&nth.to_string());
     }
@@ -83,7 +83,7 @@ fn no_more_than_16_384_keys_are_kept() {
 
 #[test]
 fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
-    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    let mut keys = Keys::new(lease(Millis::from_secs(10)));
     // The window ends with its loans, so they are not returned.
     keys.now += 50_000;
     let asked = keys.asks("spent");
@@ -118,7 +118,7 @@ fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
 
 #[test]
 fn a_key_whose_question_is_on_its_way_is_kept() {
-    let mut keys = Keys::new(Terms { deadline: Millis::from_secs(20), ..terms(Millis::from_secs(10)) });
+    let mut keys = Keys::new(Lease { deadline: Millis::from_secs(20), ..lease(Millis::from_secs(10)) });
     for nth in 0..64 {
         keys.asks(&nth.to_string());
     }
@@ -150,7 +150,7 @@ fn until_asked(keys: &mut Keys) -> (usize, Option<Asked>) {
 /// The next loan is asked for when as much is left as was spent during a question, of late: an eighth of it is forgotten each time.
 #[test]
 fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let first = keys.asks("key");
     for _ in 0..10 {
         assert_eq!(keys.check("key"), Verdict::AskPlainly);
@@ -174,7 +174,7 @@ fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
 
 #[test]
 fn a_borrower_wants_what_it_has_spent_and_forgets_half_after_two_lifetimes() {
-    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    let mut keys = Keys::new(lease(Millis::from_secs(10)));
     keys.policy = of(Quota::fixed_window(1_000, MINUTE).unwrap());
     let mut told = Vec::new();
     for _ in 0..32 {
@@ -201,7 +201,7 @@ fn a_borrower_wants_what_it_has_spent_and_forgets_half_after_two_lifetimes() {
 
 #[test]
 fn a_denial_a_loan_and_a_wait_end_at_their_instants() {
-    let mut keys = Keys::new(terms(Millis::from_secs(10)));
+    let mut keys = Keys::new(lease(Millis::from_secs(10)));
     let asked = keys.asks("key");
     // A question that was not answered is asked again after its deadline.
     keys.now += 1_999;
@@ -226,7 +226,7 @@ fn a_denial_a_loan_and_a_wait_end_at_their_instants() {
 
 #[test]
 fn a_loan_is_returned_once_it_is_idle() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let asked = keys.asks("key");
     keys.grant("key", asked, 100, MINUTE);
     for _ in 0..64 {
@@ -251,7 +251,7 @@ fn a_loan_is_returned_once_it_is_idle() {
 #[test]
 fn a_loan_that_ends_before_its_window_is_returned_at_its_end() {
     for (into_the_window, returns) in [(49_999, true), (50_000, false)] {
-        let mut keys = Keys::new(terms(MINUTE));
+        let mut keys = Keys::new(lease(MINUTE));
         keys.now += into_the_window;
         let asked = keys.asks("key");
         keys.grant("key", asked, 100, Millis::from_secs(10));
@@ -265,7 +265,7 @@ fn a_loan_that_ends_before_its_window_is_returned_at_its_end() {
 
 #[test]
 fn a_denial_that_was_on_its_way_when_units_were_given_back_is_not_repeated() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let asked = keys.asks("key");
     keys.borrowers.forget_denial("key");
     keys.deny("key", asked, SECOND);
@@ -274,7 +274,7 @@ fn a_denial_that_was_on_its_way_when_units_were_given_back_is_not_repeated() {
 
 #[test]
 fn a_check_of_no_cost_is_not_decided_from_a_loan_that_is_spent() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let asked = keys.asks("key");
     keys.grant("key", asked, 1, MINUTE);
     assert_eq!(keys.check("key"), Verdict::Admit { then: None });
@@ -285,7 +285,7 @@ fn a_check_of_no_cost_is_not_decided_from_a_loan_that_is_spent() {
 
 #[test]
 fn nothing_is_returned_of_a_loan_that_is_spent() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let asked = keys.asks("key");
     keys.grant("key", asked, 9, MINUTE);
     for _ in 0..9 {
@@ -299,7 +299,7 @@ fn nothing_is_returned_of_a_loan_that_is_spent() {
 
 #[test]
 fn policies_that_differ_in_a_number_do_not_share_loans() {
-    let mut keys = Keys::new(terms(MINUTE));
+    let mut keys = Keys::new(lease(MINUTE));
     let policies: Vec<_> = (1..200).map(|limit| of(Quota::fixed_window(limit, MINUTE).unwrap())).collect();
     for policy in &policies {
         keys.policy = policy.clone();

@@ -10,10 +10,10 @@ mod waiting;
 mod world;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Borrowers, Lender, Question, Terms, Verdict, can_lend, supports};
+use tidegate_core::lending::{Borrowers, Lease, Lender, Question, Verdict, can_lend, supports};
 use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
 
-use self::world::{ALL, Fault, Network, Step, WINDOWS, World, policies, steps, terms};
+use self::world::{ALL, Fault, Network, Step, WINDOWS, World, lease, policies, steps};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
@@ -21,10 +21,10 @@ proptest! {
     #[test]
     fn no_interval_admits_more_than_the_algorithms_maximum(
         policy in policies(ALL),
-        terms in terms(),
+        lease in lease(),
         steps in steps(),
     ) {
-        let mut world = World::new(policy, terms, Fault::None);
+        let mut world = World::new(policy, lease, Fault::None);
         steps.iter().for_each(|step| world.play(step));
         prop_assert_eq!(world.excess(), None);
     }
@@ -32,17 +32,17 @@ proptest! {
     #[test]
     fn nor_does_one_if_checks_wait_for_the_answers_to_others_questions(
         policy in policies(ALL),
-        terms in terms(),
+        lease in lease(),
         steps in steps(),
     ) {
-        let mut world = World::of_waiting(policy, terms, Fault::None);
+        let mut world = World::of_waiting(policy, lease, Fault::None);
         steps.iter().for_each(|step| world.play(step));
         prop_assert_eq!(world.excess(), None);
     }
 
     #[test]
-    fn a_denial_says_when_the_check_is_admitted(policy in policies(ALL), terms in terms(), steps in steps(), cost in 1..9u64) {
-        let mut world = World::new(policy, terms, Fault::None);
+    fn a_denial_says_when_the_check_is_admitted(policy in policies(ALL), lease in lease(), steps in steps(), cost in 1..9u64) {
+        let mut world = World::new(policy, lease, Fault::None);
         for step in &steps {
             world.play(step);
             world.waits_are_right(cost);
@@ -53,10 +53,10 @@ proptest! {
     #[test]
     fn a_lone_borrower_of_windows_decides_as_an_exact_limiter_does(
         policy in policies(WINDOWS),
-        terms in terms(),
+        lease in lease(),
         asks in prop::collection::vec((0..400u64, prop_oneof![4 => Just(1), 1 => 0..9u64]), 1..200),
     ) {
-        let (mut world, mut exact) = (World::new(policy.clone(), terms, Fault::None), policy.initial_state());
+        let (mut world, mut exact) = (World::new(policy.clone(), lease, Fault::None), policy.initial_state());
         for (after_ms, cost) in asks {
             world.play(&Step::Forward(after_ms));
             let due = policy.decide(&mut exact, world.now(), cost);
@@ -86,7 +86,7 @@ fn what_is_lent_by_one_policy_is_not_spent_by_another() {
     let (pro, free) = (of(Quota::fixed_window(1_000, MINUTE).unwrap()), of(Quota::fixed_window(10, MINUTE).unwrap()));
     let (key, now) = (Key::new("sub:alice"), UnixMillis::new(1_800_000_000_000));
     let (mut lender, mut state) = (Lender::default(), pro.initial_state());
-    let mut borrowers = Borrowers::new(Terms::new(50, MINUTE));
+    let mut borrowers = Borrowers::new(Lease::new(50, MINUTE));
     let Verdict::Ask(first) = borrowers.decide("row", &Check::new(&pro, &key, now), || ()) else { panic!() };
     let answer = lender.decide(&pro, &mut state, now, 1, &Question { wanted: 50, ..first.question });
     let granted = answer.granted.unwrap();
@@ -97,7 +97,7 @@ fn what_is_lent_by_one_policy_is_not_spent_by_another() {
         panic!("the loan of the other policy was spent")
     };
     let back = second.question.back.unwrap();
-    assert_eq!((back.loan, back.unspent), (granted.loan, granted.units), "it is returned");
+    assert_eq!((back.loan, back.unspent), (granted.number, granted.units), "it is returned");
 
     // Nor does a denial by the one hold for the other.
     borrowers.answered("row", second.nth, None);
@@ -122,9 +122,9 @@ fn of(quota: Quota) -> Policy {
 const MINUTE: Millis = Millis::from_secs(60);
 
 /// Whether each fault breaks its law, and the honest one does not.
-fn breaks(fault: Fault, policy: &Policy, terms: Terms, steps: &[Step], law: impl Fn(&World) -> bool) {
+fn breaks(fault: Fault, policy: &Policy, lease: Lease, steps: &[Step], law: impl Fn(&World) -> bool) {
     for fault in [Fault::None, fault] {
-        let mut world = World::new(policy.clone(), terms, fault);
+        let mut world = World::new(policy.clone(), lease, fault);
         steps.iter().for_each(|step| world.play(step));
         assert_eq!(law(&world), fault == Fault::None, "{fault:?}: {:?}", world.excess());
     }
@@ -140,7 +140,7 @@ fn a_loan_that_is_spent_after_its_end_exceeds_the_limit() {
     let policy = of(Quota::fixed_window(100, Millis::from_secs(10)).unwrap());
     let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
     let keeps = |world: &World| world.excess().is_none();
-    breaks(Fault::SpentAfterItsEnd, &policy, Terms::new(50, Millis::from_secs(10)), &steps, keeps);
+    breaks(Fault::SpentAfterItsEnd, &policy, Lease::new(50, Millis::from_secs(10)), &steps, keeps);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_loan_that_is_taken_back_twice_exceeds_the_limit() {
     steps.extend([(); 3].map(|()| Step::Ask { borrower: 0, cost: 20, times: 1 }));
     steps.extend([ask(0, 40), Step::Ask { borrower: 0, cost: 20, times: 1 }, ask(1, 200), ask(0, 200)]);
     let keeps = |world: &World| world.excess().is_none();
-    breaks(Fault::ReturnedTwice, &policy, Terms::new(50, MINUTE), &steps, keeps);
+    breaks(Fault::ReturnedTwice, &policy, Lease::new(50, MINUTE), &steps, keeps);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_bucket_that_drains_below_its_loans_exceeds_the_limit() {
     // The loan is not spent until the bucket has drained.
     let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
     let keeps = |world: &World| world.excess().is_none();
-    breaks(Fault::DrainsBelowLoans, &policy, Terms::new(50, MINUTE), &steps, keeps);
+    breaks(Fault::DrainsBelowLoans, &policy, Lease::new(50, MINUTE), &steps, keeps);
 }
 
 #[test]
@@ -168,13 +168,13 @@ fn a_denial_that_is_kept_past_a_refill_denies_what_is_due() {
     let policy = of(Quota::fixed_window(5, Millis::from_secs(1)).unwrap());
     let steps = [ask(0, 20), Step::Forward(1_000), ask(0, 5)];
     let keeps = |world: &World| world.decided.iter().filter(|one| one.admitted && one.cost > 0).count() == 10;
-    breaks(Fault::DenialKept, &policy, Terms::new(50, MINUTE), &steps, keeps);
+    breaks(Fault::DenialKept, &policy, Lease::new(50, MINUTE), &steps, keeps);
 }
 
 #[test]
 fn a_call_that_arrives_twice_returns_nothing_twice() {
     let policy = of(Quota::fixed_window(100, MINUTE).unwrap());
-    let mut world = World::new(policy, Terms::new(50, MINUTE), Fault::None);
+    let mut world = World::new(policy, Lease::new(50, MINUTE), Fault::None);
     world.play(&ask(0, 12));
     world.play(&ask(1, 12));
     world.play(&Step::Network(Network { again_ms: Some(5), ..Network::default() }));

@@ -1,15 +1,15 @@
 //! How much is lent, how often it is asked for, and what comes back.
 
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::{Millis, Policy, Quota};
 
 use super::world::{Fault, Step, World};
 
 const MINUTE: Millis = Millis::from_secs(60);
 
-fn world(limit: u64, terms: Terms) -> World {
+fn world(limit: u64, lease: Lease) -> World {
     let policy = Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap();
-    World::new(policy, terms, Fault::None)
+    World::new(policy, lease, Fault::None)
 }
 
 fn one(borrower: usize) -> Step {
@@ -22,7 +22,7 @@ fn admitted(world: &World) -> u64 {
 
 #[test]
 fn a_steady_client_far_from_its_limit_asks_once_in_a_window() {
-    let mut world = world(1_000, Terms::new(1_000, MINUTE));
+    let mut world = world(1_000, Lease::new(1_000, MINUTE));
     let mut calls = Vec::new();
     for _ in 0..6 {
         for _ in 0..60 {
@@ -37,7 +37,7 @@ fn a_steady_client_far_from_its_limit_asks_once_in_a_window() {
 
 #[test]
 fn denials_are_asked_for_once_in_a_lifetime() {
-    let mut world = world(100, Terms::new(50, Millis::from_secs(20)));
+    let mut world = world(100, Lease::new(50, Millis::from_secs(20)));
     (0..120).for_each(|_| world.play(&one(0)));
     assert_eq!(admitted(&world), 100);
     let before = world.calls;
@@ -52,7 +52,7 @@ fn denials_are_asked_for_once_in_a_lifetime() {
 #[test]
 fn the_last_units_are_spent_where_they_are_asked_for() {
     // Two borrowers spend, and one has stopped early on.
-    let mut world = world(600, Terms::new(600, MINUTE));
+    let mut world = world(600, Lease::new(600, MINUTE));
     for nth in 0..600 {
         world.play(&Step::Forward(40));
         world.play(&one(if nth < 30 { 2 } else { nth % 2 }));
@@ -68,7 +68,7 @@ fn the_last_units_are_spent_where_they_are_asked_for() {
 
 #[test]
 fn in_the_background_an_idle_borrower_returns_its_loan() {
-    let mut world = world(100, Terms { in_background: true, ..Terms::new(100, MINUTE) });
+    let mut world = world(100, Lease { in_background: true, ..Lease::new(100, MINUTE) });
     // Loans of 1, 2, 4, 8 and 14 units, the last of which is not spent.
     (0..21).for_each(|_| world.play(&one(0)));
     let held = |world: &mut World| {
@@ -83,7 +83,7 @@ fn in_the_background_an_idle_borrower_returns_its_loan() {
 
 #[test]
 fn in_the_background_no_request_of_a_steady_client_waits() {
-    let mut world = world(100_000, Terms { in_background: true, ..Terms::new(1_000, MINUTE) });
+    let mut world = world(100_000, Lease { in_background: true, ..Lease::new(1_000, MINUTE) });
     world.play(&Step::Network(super::world::Network { out_ms: 50, back_ms: 50, ..Default::default() }));
     let mut waited = Vec::new();
     for _ in 0..2_000 {
@@ -98,7 +98,7 @@ fn in_the_background_no_request_of_a_steady_client_waits() {
 
 #[test]
 fn what_nobody_misses_is_lent_at_once_and_not_returned() {
-    let mut world = world(4_096 * 64 * 50, Terms { in_background: true, ..Terms::new(49, MINUTE) });
+    let mut world = world(4_096 * 64 * 50, Lease { in_background: true, ..Lease::new(49, MINUTE) });
     (0..40).for_each(|_| world.play(&one(0)));
     assert_eq!((admitted(&world), world.calls), (40, 1));
     (0..40).for_each(|_| world.play(&one(1)));

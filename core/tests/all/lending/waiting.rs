@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Key, LimiterExt as _, Millis, Origin, Policy, Quota, UnixMillis,
@@ -31,8 +31,8 @@ impl Spent {
 
     fn within(lifetime: Millis) -> Self {
         let store = Store::default();
-        let terms = Terms::new(10, lifetime);
-        let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), terms).unwrap();
+        let lease = Lease::new(10, lifetime);
+        let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), lease).unwrap();
         let policy = of(Quota::fixed_window(1_000_000, Millis::from_secs(60)).unwrap());
         let new = Self { store, limiter, policy, key: Key::new("user:1") };
         // The first one is decided by the store, which lends ten.

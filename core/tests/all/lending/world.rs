@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Answer, Asked, Borrowers, Lender, Question, Terms, Verdict};
+use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Lender, Question, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, PolicyState, Quota, UnixMillis};
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
@@ -100,7 +100,7 @@ struct Back {
 pub(crate) struct World {
     pub(crate) policy: Policy,
     pub(crate) fault: Fault,
-    pub(crate) terms: Terms,
+    pub(crate) lease: Lease,
     pub(crate) decided: Vec<Decided>,
     pub(crate) calls: u64,
     now_ms: u64,
@@ -118,13 +118,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(policy: Policy, terms: Terms, fault: Fault) -> Self {
-        let borrowers = (0..BORROWERS).map(|_| Borrowers::new(terms)).collect();
+    pub(crate) fn new(policy: Policy, lease: Lease, fault: Fault) -> Self {
+        let borrowers = (0..BORROWERS).map(|_| Borrowers::new(lease)).collect();
         let (state, lender) = (policy.encode(&policy.initial_state()), Vec::new());
         Self {
             policy,
             fault,
-            terms,
+            lease,
             decided: Vec::new(),
             calls: 0,
             now_ms: START_MS,
@@ -142,8 +142,8 @@ impl World {
     }
 
     /// One in which requests wait for the answers to others' questions.
-    pub(crate) fn of_waiting(policy: Policy, terms: Terms, fault: Fault) -> Self {
-        Self { waiting: Some(Vec::new()), ..Self::new(policy, terms, fault) }
+    pub(crate) fn of_waiting(policy: Policy, lease: Lease, fault: Fault) -> Self {
+        Self { waiting: Some(Vec::new()), ..Self::new(policy, lease, fault) }
     }
 
     pub(crate) const fn now(&self) -> UnixMillis {
@@ -156,7 +156,7 @@ impl World {
             Step::Plain(cost) => drop(self.decide(cost, None)),
             Step::Forward(ms) => self.forward(ms),
             Step::Die(borrower) => {
-                self.borrowers[borrower] = Borrowers::new(self.terms);
+                self.borrowers[borrower] = Borrowers::new(self.lease);
                 self.lives[borrower] += 1;
             }
             Step::Set(borrower, by_ms) => {
@@ -409,11 +409,11 @@ pub(crate) fn policies(kinds: Range<u8>) -> impl Strategy<Value = Policy> {
     })
 }
 
-pub(crate) fn terms() -> impl Strategy<Value = Terms> {
-    (1..40u64, 1..4_000u64, any::<bool>()).prop_map(|(slice, lifetime_ms, in_background)| Terms {
+pub(crate) fn lease() -> impl Strategy<Value = Lease> {
+    (1..40u64, 1..4_000u64, any::<bool>()).prop_map(|(slice, lifetime_ms, in_background)| Lease {
         in_background,
         deadline: Millis::new(500),
-        ..Terms::new(slice, Millis::new(lifetime_ms))
+        ..Lease::new(slice, Millis::new(lifetime_ms))
     })
 }
 

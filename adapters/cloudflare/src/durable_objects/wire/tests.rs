@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Answer, Granted, Question, Returned};
+use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
 use super::{Action, Call, Known, Once, Reply, VERSION, decode};
@@ -57,9 +57,9 @@ fn instant() -> impl Strategy<Value = UnixMillis> {
     any::<u64>().prop_map(UnixMillis::new)
 }
 
-fn granted() -> impl Strategy<Value = Granted> {
+fn granted() -> impl Strategy<Value = Loan> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
-    numbers.prop_map(|(loan, units, lasts)| Granted { loan, units, lasts: Millis::new(lasts) })
+    numbers.prop_map(|(number, units, lasts)| Loan { number, units, lasts: Millis::new(lasts) })
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -402,7 +402,8 @@ fn a_worker_and_an_object_of_two_releases_understand_each_other() {
             assert_eq!(to_hex(&call.encode()), text("call"), "{step}");
         }
         let told = Reply::from_text(text("answer")).answer(&policy).expect("an answer");
-        let granted = told.granted.map(|granted| serde_json::json!([granted.loan, granted.units, granted.lasts.get()]));
+        let granted =
+            told.granted.map(|granted| serde_json::json!([granted.number, granted.units, granted.lasts.get()]));
         assert_eq!(granted.as_ref(), step.get("granted"), "{step}");
         // An object of this version answers the same to all but a question, whose loan it chooses.
         let answer = object.answer_text(text("call"), now);

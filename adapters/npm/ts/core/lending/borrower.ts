@@ -13,7 +13,7 @@ export const JITTER = 20;
 const [IDLE, IDLE_GAPS] = [2_000, 16] as const;
 
 /** The upper bounds of loans, and how a borrower asks for them. */
-export interface Terms {
+export interface Lease {
   /** The most units that a borrower holds of a key. */
   readonly slice: number;
   /** The longest life of a loan, and of a denial. */
@@ -45,7 +45,7 @@ export type Verdict =
   /** The lender decides on it. Another question has the number `nth`, and its answer probably grants as many units as the last one. */
   | { kind: "plain"; nth: number; expects: number };
 
-interface Loan {
+interface Held {
   readonly number: number;
   readonly units: number;
   left: number;
@@ -89,7 +89,7 @@ export class Borrower {
   #keepsDenial = true;
   /** What it returns, in case that it does not arrive. */
   #back: Returned | undefined;
-  #loan: Loan | undefined;
+  #loan: Held | undefined;
   /** The units of the last loan. */
   #lent = 0;
   /** What was left when the last answer was given, or the limit if there was none. */
@@ -119,35 +119,35 @@ export class Borrower {
    * What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. A check that
    * has waited for an answer says until when: it was counted when it came.
    */
-  answer(policy: Policy, cost: number, terms: Terms, now: number, nth: number, waitedUntil?: number): Answer | undefined {
+  answer(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Answer | undefined {
     // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
     const then = waitedUntil ?? now;
     const loan = this.#loan;
     const denial = this.#denial;
     if (this.isOfAnother(policy)) return undefined;
     if (loan && then < loan.until && loan.left > 0 && loan.left >= cost) {
-      const isBusy = this.#isWaiting(terms, now);
-      if (waitedUntil === undefined) this.#count(cost, isBusy, terms, now);
+      const isBusy = this.#isWaiting(lease, now);
+      if (waitedUntil === undefined) this.#count(cost, isBusy, lease, now);
       loan.left -= cost;
       loan.usedAt = then;
       const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
-      return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, terms, now, nth) } : ADMITTED;
+      return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, lease, now, nth) } : ADMITTED;
     }
     if (denial && denial.cost === cost && then < denial.until) {
-      if (waitedUntil === undefined) this.#count(cost, this.#isWaiting(terms, now), terms, now);
+      if (waitedUntil === undefined) this.#count(cost, this.#isWaiting(lease, now), lease, now);
       return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, then) };
     }
     return undefined;
   }
 
   /** What a check gets at `now`. */
-  decide(policy: Policy, cost: number, terms: Terms, now: number, nth: number, waitedUntil?: number): Verdict {
-    const answer = this.answer(policy, cost, terms, now, nth, waitedUntil);
+  decide(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Verdict {
+    const answer = this.answer(policy, cost, lease, now, nth, waitedUntil);
     if (answer) return answer;
-    const isBusy = this.#isWaiting(terms, now);
-    if (waitedUntil === undefined) this.#count(cost, isBusy, terms, now);
+    const isBusy = this.#isWaiting(lease, now);
+    if (waitedUntil === undefined) this.#count(cost, isBusy, lease, now);
     if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
-    return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, terms, now, nth) };
+    return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, lease, now, nth) };
   }
 
   /** Forgets the denial, because what denied may have been given back. Nor is the one kept that is under way. */
@@ -162,10 +162,10 @@ export class Borrower {
   }
 
   /** Asks for the next loan, and returns what is left of this one. */
-  giveUp(cost: number, terms: Terms, now: number, nth: number): Asked {
+  giveUp(cost: number, lease: Lease, now: number, nth: number): Asked {
     if (this.#loan) this.#back = { loan: this.#loan.number, unspent: this.#loan.left, kept: 0 };
     this.#loan = undefined;
-    return this.#asked(cost, terms, now, nth);
+    return this.#asked(cost, lease, now, nth);
   }
 
   /**
@@ -181,7 +181,7 @@ export class Borrower {
     this.#back = undefined;
     [this.#left, this.#lent] = [remainingOf(decision), granted?.units ?? 0];
     this.#loan = granted && {
-      number: granted.loan,
+      number: granted.number,
       units: granted.units,
       left: since(granted.units, last ? since(last.kept, last.left) : 0),
       kept: 0,
@@ -199,23 +199,23 @@ export class Borrower {
   }
 
   /** Whether it is idle and has something to return. */
-  isDue(terms: Terms, now: number): boolean {
+  isDue(lease: Lease, now: number): boolean {
     const loan = this.#loan;
-    if (!loan?.isMissed || loan.left === 0 || this.#isWaiting(terms, now)) return false;
+    if (!loan?.isMissed || loan.left === 0 || this.#isWaiting(lease, now)) return false;
     const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
     return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
   }
 
   /** Whether it knows anything that matters after `now`. */
-  isOfUse(terms: Terms, now: number): boolean {
+  isOfUse(lease: Lease, now: number): boolean {
     // A denial and a loan that may be spent end within a lifetime of the last request.
-    if (now < later(this.#at, terms.lifetime) || this.#isWaiting(terms, now)) return true;
+    if (now < later(this.#at, lease.lifetime) || this.#isWaiting(lease, now)) return true;
     const loan = this.#loan;
-    return loan !== undefined && loan.left > 0 && loan.returns && now < later(loan.until, terms.lifetime);
+    return loan !== undefined && loan.left > 0 && loan.returns && now < later(loan.until, lease.lifetime);
   }
 
   /** A question whose request was cancelled may never end. */
-  #isWaiting({ deadline }: Terms, now: number): boolean {
+  #isWaiting({ deadline }: Lease, now: number): boolean {
     return this.#waits && now < later(this.#askedAt, deadline);
   }
 
@@ -234,13 +234,13 @@ export class Borrower {
   }
 
   /** Asks for the next loan before this one is spent. */
-  #ask(loan: Loan, terms: Terms, now: number, nth: number): Asked {
+  #ask(loan: Held, lease: Lease, now: number, nth: number): Asked {
     loan.kept = loan.left;
     this.#back = { loan: loan.number, unspent: 0, kept: loan.left };
-    return this.#asked(0, terms, now, nth);
+    return this.#asked(0, lease, now, nth);
   }
 
-  #asked(cost: number, { slice, lifetime }: Terms, now: number, nth: number): Asked {
+  #asked(cost: number, { slice, lifetime }: Lease, now: number, nth: number): Asked {
     const past = since(now, this.#since);
     const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
     const question = { wanted, within, lifetime, back: this.#back };
@@ -254,7 +254,7 @@ export class Borrower {
     return { nth, question };
   }
 
-  #count(cost: number, isBusy: boolean, { lifetime }: Terms, now: number): void {
+  #count(cost: number, isBusy: boolean, { lifetime }: Lease, now: number): void {
     const isFirst = now >= later(this.#at, lifetime);
     this.#at = now;
     if (isFirst) {

@@ -1,6 +1,6 @@
 import { later, since } from "../exact.js";
 import type { Policy } from "../policy.js";
-import { type Answer, type Asked, Borrower, JITTER, type Terms, type Verdict } from "./borrower.js";
+import { type Answer, type Asked, Borrower, JITTER, type Lease, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";
 
 /** Fewer keys than this are never swept. */
@@ -17,7 +17,7 @@ const LOOK = 1_000;
  * host keeps beside each key, to ask a question that no check brings.
  */
 export class Borrowers<T> {
-  readonly #terms: Terms;
+  readonly #lease: Lease;
   readonly #keys = new Map<string, { borrower: Borrower; beside: T }>();
   /** The number of the last question of all keys: an answer to one of a key that was dropped is late. */
   #asked = 0;
@@ -31,15 +31,15 @@ export class Borrowers<T> {
   #latest = 0;
   #behind = 0;
 
-  constructor(terms: Terms) {
-    this.#terms = terms;
+  constructor(lease: Lease) {
+    this.#lease = lease;
   }
 
   /** What a check of this key gets without the lender: see `decide`. If that is nothing, nothing has happened. */
   answer(key: string, policy: Policy, cost: number, told: number): Answer | undefined {
     const borrower = this.#keys.get(key)?.borrower;
     if (!borrower) return undefined;
-    const answer = borrower.answer(policy, cost, this.#terms, this.#read(told), this.#asked + 1);
+    const answer = borrower.answer(policy, cost, this.#lease, this.#read(told), this.#asked + 1);
     if (answer) this.#asked += 1;
     return answer;
   }
@@ -57,12 +57,12 @@ export class Borrowers<T> {
     const kept = this.#keys.get(key);
     if (kept) {
       if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
-      return kept.borrower.decide(policy, cost, this.#terms, now, nth, until);
+      return kept.borrower.decide(policy, cost, this.#lease, now, nth, until);
     }
     if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
     const borrower = new Borrower(policy, now);
     this.#keys.set(key, { borrower, beside });
-    return { kind: "ask", asked: borrower.giveUp(cost, this.#terms, now, nth) };
+    return { kind: "ask", asked: borrower.giveUp(cost, this.#lease, now, nth) };
   }
 
   /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
@@ -89,12 +89,12 @@ export class Borrowers<T> {
     if (since(now, this.#lookedAt) >= LOOK) {
       this.#lookedAt = now;
       this.#due = [];
-      for (const [key, { borrower }] of this.#keys) if (borrower.isDue(this.#terms, now)) this.#due.push(key);
+      for (const [key, { borrower }] of this.#keys) if (borrower.isDue(this.#lease, now)) this.#due.push(key);
     }
     for (let key = this.#due.pop(); key !== undefined; key = this.#due.pop()) {
       const kept = this.#keys.get(key);
-      if (!kept?.borrower.isDue(this.#terms, now)) continue;
-      return { key, asked: kept.borrower.giveUp(0, { ...this.#terms, slice: 0 }, now, ++this.#asked), beside: kept.beside };
+      if (!kept?.borrower.isDue(this.#lease, now)) continue;
+      return { key, asked: kept.borrower.giveUp(0, { ...this.#lease, slice: 0 }, now, ++this.#asked), beside: kept.beside };
     }
     return undefined;
   }
@@ -116,8 +116,8 @@ export class Borrowers<T> {
    */
   #hasRoom(now: number): boolean {
     const keys = this.#keys;
-    if (keys.size >= this.#sweepAt && (keys.size < KEYS_MAX || since(now, this.#sweptAt) >= this.#terms.lifetime)) {
-      for (const [key, { borrower }] of keys) if (!borrower.isOfUse(this.#terms, now)) keys.delete(key);
+    if (keys.size >= this.#sweepAt && (keys.size < KEYS_MAX || since(now, this.#sweptAt) >= this.#lease.lifetime)) {
+      for (const [key, { borrower }] of keys) if (!borrower.isOfUse(this.#lease, now)) keys.delete(key);
       this.#sweepAt = Math.min(Math.max(keys.size * 2, SWEEP_MIN), KEYS_MAX);
       this.#sweptAt = now;
     }

@@ -52,9 +52,9 @@ export interface Returned {
 }
 
 /** A part of a quota that the borrower may spend. */
-export interface Granted {
+export interface Loan {
   /** The number of the loan, for its return. */
-  loan: number;
+  number: number;
   /** The units, with those that the borrower kept. */
   units: number;
   /** How long they may be spent from the instant at which the borrower asked. */
@@ -65,13 +65,13 @@ export interface Granted {
 export interface LoanAnswer {
   decision: Decision;
   /** The next loan. Without one, what the borrower kept of the last one ends, too. */
-  granted: Granted | undefined;
+  granted: Loan | undefined;
   /** How long the borrower may repeat a denial. 0 if the check was not denied. */
   deniesFor: number;
 }
 
 /** A loan as it is stored. */
-export interface Loan {
+export interface Lent {
   readonly number: number;
   readonly units: number;
   readonly until: number;
@@ -91,7 +91,7 @@ export class Lender {
   /** How many borrowers there are, in sixteenths. It follows a higher number at once and a lower one slowly. */
   #borrowers = 0;
   /** Ordered by their ends. */
-  #loans: Loan[] = [];
+  #loans: Lent[] = [];
 
   /** A lender of its `numbers`. Throws for others. */
   static fromNumbers(numbers: readonly number[]): Lender {
@@ -158,7 +158,7 @@ export class Lender {
    * so that two versions of the package can share a store. Throws only for what would break the limit: a loan that is not charged to what
    * is left, that outlives a window or its longest life, that is larger than what is wanted, or whose number may have been used.
    */
-  accept(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion, loan: Loan | undefined): LoanAnswer {
+  accept(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion, loan: Lent | undefined): LoanAnswer {
     const [decision, kept] = this.#decideAfterReturn(policy, states, now, cost, question);
     if (loan) {
       const isAllowed = decision[STATUS] === ALLOWED;
@@ -179,16 +179,16 @@ export class Lender {
   }
 
   /** Takes back the borrower's last loan, and decides. Returns the part that the borrower keeps, too. */
-  #decideAfterReturn(policy: Policy, states: State[], now: number, cost: number, { back }: LoanQuestion): [Decision, Loan | undefined] {
+  #decideAfterReturn(policy: Policy, states: State[], now: number, cost: number, { back }: LoanQuestion): [Decision, Lent | undefined] {
     const kept = back && this.#takeBack(policy, states, now, back);
     return [this.corrected(policy, states, now, cost, decide(policy, states, now, cost)), kept];
   }
 
-  #answer(now: number, { lifetime }: LoanQuestion, decision: Decision, loan: Loan | undefined): LoanAnswer {
+  #answer(now: number, { lifetime }: LoanQuestion, decision: Decision, loan: Lent | undefined): LoanAnswer {
     const wait = decision[WAIT]!;
     return {
       decision,
-      granted: loan && { loan: loan.number, units: loan.units, lasts: since(loan.until, now) },
+      granted: loan && { number: loan.number, units: loan.units, lasts: since(loan.until, now) },
       // Until the first loan ends, which may have been returned by then.
       deniesFor: wait === UNKNOWN ? 0 : Math.min(wait, (this.#firstEnd(now) ?? Infinity) - now, lifetime),
     };
@@ -266,7 +266,7 @@ export class Lender {
   }
 
   /** Takes back the unspent part of a loan, and returns the part that is kept. If the number is used up, nothing happens. */
-  #takeBack(policy: Policy, states: State[], now: number, back: Returned): Loan | undefined {
+  #takeBack(policy: Policy, states: State[], now: number, back: Returned): Lent | undefined {
     const place = this.#loans.findIndex(({ number }) => number === back.loan);
     if (place < 0) return undefined;
     const loan = this.#loans.splice(place, 1)[0]!;
@@ -279,7 +279,7 @@ export class Lender {
   }
 
   /** Lends what the question asks for. What the borrower keeps becomes a part of it. */
-  #lend(policy: Policy, states: State[], now: number, question: LoanQuestion, kept: Loan | undefined): Loan | undefined {
+  #lend(policy: Policy, states: State[], now: number, question: LoanQuestion, kept: Lent | undefined): Lent | undefined {
     const others = this.#loans.filter(({ until }) => until > now).length;
     if (others >= LOANS_MAX) return undefined;
     const [before, here] = [this.#borrowers, SIXTEENTHS * (others + 1)];
@@ -295,14 +295,14 @@ export class Lender {
   }
 
   /** Adds a loan under a new number. */
-  #add(now: number, units: number, until: number): Loan {
+  #add(now: number, units: number, until: number): Lent {
     const loan = { number: Math.max(now * NUMBERS_PER_MS, this.#last + 1), units, until };
     this.#hold(loan);
     return loan;
   }
 
   /** Adds a loan whose number is new. */
-  #hold(loan: Loan): void {
+  #hold(loan: Lent): void {
     // The first one has ended. From now on it cannot be returned.
     if (this.#loans.length >= LOANS_MAX) this.#loans.shift();
     this.#last = loan.number;

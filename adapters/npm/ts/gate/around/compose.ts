@@ -13,7 +13,7 @@ import { Tiered } from "./tiered.js";
 /** A store with what is around it. */
 export interface Composed {
   readonly rules: StoreRules | undefined;
-  /** The terms on which limits are lent. */
+  /** The leases of its limits. */
   readonly leases: readonly Lease[];
   readonly layer: Layer;
   /** With the name of the limit in whose place each is tried. */
@@ -25,7 +25,7 @@ type Find = (name: string, field: string) => Layer;
 
 /**
  * Puts around each store what the rules say. What was around it before, and has the same rules and leases, is kept with its counts.
- * `leasesOf` are the terms on which limits of the store at a place are lent, each once. Throws what is wrong with the rules.
+ * `leasesOf` are those of the limits of the store at a place, each once. Throws what is wrong with the rules.
  */
 export function composed(
   all: readonly StoreRules[],

@@ -204,7 +204,7 @@ class Compiler {
     return joined;
   }
 
-  /** The terms on which the limits of a rule are lent, if they have a lease. */
+  /** The lease of a rule's limit, if it has one. */
   #lease(limits: readonly number[], estimate: number | undefined): Lease | undefined {
     const leased = limits.map((place) => this.#limits[place]!).find(({ lease }) => lease);
     if (!leased || (limits.length === 1 && estimate === undefined)) return leased?.lease;

@@ -64,7 +64,7 @@ function inFile(message: string): string {
   });
 }
 
-/** The terms on which a limit is lent: `true`, `false`, or a table of the bounds. */
+/** The lease of a limit: `true`, `false`, or a table of the bounds. */
 function leaseOf(item: Item, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
   const { isOn } = item;
   if (isOn === undefined) item.only(["slice", "lifetime_ms"]);

@@ -238,7 +238,7 @@ function loanQuestion(reader: Reader): LoanQuestion {
 /** Writes an answer. */
 export function writtenAnswer({ decision, granted, deniesFor }: LoanAnswer): string {
   const flags = (granted ? GRANTED : 0) | (deniesFor > 0 ? DENIES : 0);
-  const loan = granted ? longs(granted.loan, granted.units, granted.lasts) : "";
+  const loan = granted ? longs(granted.number, granted.units, granted.lasts) : "";
   return put(VERSION, 1) + put(flags, 1) + loan + (deniesFor > 0 ? longs(deniesFor) : "") + writtenDecision(decision);
 }
 
@@ -257,7 +257,7 @@ export function readAnswer(text: string, { quotas }: Policy): LoanAnswer {
   const reader = new Reader(text, 0, wrongAnswer);
   const [version, flags] = [reader.byte(), reader.byte()];
   if (version !== VERSION || flags >= ANSWER_FLAGS_END) throw notAnAnswer(text);
-  const granted = flags & GRANTED ? { loan: reader.long(), units: reader.long(), lasts: reader.long() } : undefined;
+  const granted = flags & GRANTED ? { number: reader.long(), units: reader.long(), lasts: reader.long() } : undefined;
   const deniesFor = flags & DENIES ? reader.long() : 0;
   return { decision: decisionOf(reader, quotas.length), granted, deniesFor };
 }

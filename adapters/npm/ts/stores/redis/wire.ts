@@ -2,7 +2,7 @@ import type { Core, Names } from "../../core.js";
 import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
 import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/exact.js";
 import { digest } from "../../core/key.js";
-import { canLend, Lender, type Loan, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
+import { canLend, Lender, type Lent, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
 import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
@@ -143,7 +143,7 @@ export function lent({ policy }: Core, question: Question, loan: LoanQuestion, {
 }
 
 /** Reads the next loan of an answer, if there is one. */
-function granted(text: string): Loan | undefined {
+function granted(text: string): Lent | undefined {
   if (text === "") return undefined;
   const numbers = /^(\d+):(\d+):(\d+)$/.exec(text)?.slice(1).map(Number);
   if (!numbers) throw noAnswer(text);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::lending::Terms;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{
     Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Settle, UnixMillis,
@@ -19,7 +19,7 @@ fn store(server: &Server) -> Redis {
 }
 
 fn borrowing<'s, S: Atomic + 's>(store: S) -> LendingLimiter<'s, AtomicLimiter<S>> {
-    LendingLimiter::new(AtomicLimiter::new(store), Terms::new(20, Millis::from_secs(10))).unwrap()
+    LendingLimiter::new(AtomicLimiter::new(store), Lease::new(20, Millis::from_secs(10))).unwrap()
 }
 
 fn lendable(limit: u64) -> Vec<Policy> {
@@ -248,11 +248,11 @@ async fn a_batch_decides_on_rows_with_loans() {
 #[tokio::test]
 async fn what_cannot_be_lent_is_a_plain_call() {
     let server = Server::start();
-    let refused = |terms| store(&server).lending(terms).unwrap_err().kind();
-    assert_eq!(refused(Terms::new(0, MINUTE)), tidegate_core::ErrorKind::Invalid);
-    assert_eq!(refused(Terms::new(1, Millis::new(60_001))), tidegate_core::ErrorKind::Invalid);
+    let refused = |lease| store(&server).lending(lease).unwrap_err().kind();
+    assert_eq!(refused(Lease::new(0, MINUTE)), tidegate_core::ErrorKind::Invalid);
+    assert_eq!(refused(Lease::new(1, Millis::new(60_001))), tidegate_core::ErrorKind::Invalid);
     let log = Policy::new("log", [Quota::sliding_log(5, MINUTE).unwrap()]).unwrap();
-    let (limiter, key) = (store(&server).lending(Terms::new(5, MINUTE)).unwrap(), key());
+    let (limiter, key) = (store(&server).lending(Lease::new(5, MINUTE)).unwrap(), key());
     for left in (0..5).rev() {
         let decision = limiter.check(Check::new(&log, &key, at(0))).await.unwrap();
         assert_eq!(decision.binding().remaining(), Some(left));

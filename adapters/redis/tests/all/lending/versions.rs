@@ -1,6 +1,6 @@
 //! Two versions of Tidegate that ask for other amounts, or lend others, share a server, as while a service is deployed.
 
-use tidegate_core::lending::{Borrowers, Terms, Verdict};
+use tidegate_core::lending::{Borrowers, Lease, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
@@ -47,7 +47,7 @@ fn borrowers_of_two_versions_that_ask_for_and_lend_other_amounts_stay_within_the
         for quota in &quotas {
             let policy = Policy::new("api", [quota.clone()]).unwrap();
             let key = Key::new(format!("{other_nth}-{}", policy.quotas()[0].rule().name()));
-            let mut fleet = [(); 4].map(|()| Borrowers::new(Terms::new(50, Millis::from_secs(10))));
+            let mut fleet = [(); 4].map(|()| Borrowers::new(Lease::new(50, Millis::from_secs(10))));
             let (mut admitted, mut asked_of) = (0, [0; 2]);
             for request in 0..1_000 {
                 let (nth, now) = (request % fleet.len(), UnixMillis::new(START + 20 * request as u64));

@@ -68,8 +68,8 @@ const UPSTASH: Rust = Rust {
 };
 
 const UPSTASH_LEASED: Rust = Rust {
-    names: &["Rest", "RestConfig", "Terms"],
-    limiter: "Rest::new(RestConfig::new(url, token))?.lending(Terms::new(50, Millis::from_secs(60)))?",
+    names: &["Rest", "RestConfig", "Lease"],
+    limiter: "Rest::new(RestConfig::new(url, token))?.lending(Lease::new(50, Millis::from_secs(60)))?",
     ..UPSTASH
 };
 
@@ -311,8 +311,8 @@ cargo add worker@0.8"#,
         design: "redis-leased",
         platforms: &[Platform::Server],
         rust: Some(Rust {
-            names: &["Config", "Redis", "Terms"],
-            limiter: "Redis::new(Config::new(url))?.lending(Terms::new(50, Millis::from_secs(60)))?",
+            names: &["Config", "Redis", "Lease"],
+            limiter: "Redis::new(Config::new(url))?.lending(Lease::new(50, Millis::from_secs(60)))?",
             ..REDIS
         }),
         javascript: Some(JavaScript {
