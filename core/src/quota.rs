@@ -258,11 +258,13 @@ impl Quota {
         Penalty::blocks_only(cap).map(|rule| Rule::Penalty(rule).into())
     }
 
-    /// The quota whose algorithm has this [number](Rule::number) and these [parameters](Rule::parameters). `None` if there is none.
-    #[cfg(feature = "gate")]
-    pub(crate) fn from_parameters(number: u8, [limit, span, last]: [u64; 3]) -> Option<Self> {
+    /// The quota whose algorithm has this [number](Rule::number) and these [parameters](Rule::parameters).
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for another number, and those of the algorithm's constructor.
+    pub fn from_parameters(number: u8, [limit, span, last]: [u64; 3]) -> Result<Self, Error> {
         let span = Millis::new(span);
-        let quota = match number {
+        match number {
             1 => Self::fixed_window(limit, span),
             2 => Self::sliding_window(limit, span),
             3 => Self::sliding_log(limit, span),
@@ -271,9 +273,8 @@ impl Quota {
             6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
             7 if span == Millis::ZERO => Self::block(Millis::new(limit)),
             7 => Self::penalty(span, last, Millis::new(limit)),
-            _ => return None,
-        };
-        quota.ok()
+            _ => Err(Error::invalid(format!("quota: no algorithm has the number {number}; write 1 to 7"))),
+        }
     }
 
     /// Counts by the key of this dimension, such as `user` or `tenant`. A [`Check`](crate::Check) has one key for each

@@ -286,7 +286,7 @@ impl Bytes for Quota {
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (name, dimension) = (String::read(from)?, String::read(from)?);
         let (number, parameters) = (u8::read(from)?, <[u64; 3]>::read(from)?);
-        let mut quota = Self::from_parameters(number, parameters)?;
+        let mut quota = Self::from_parameters(number, parameters).ok()?;
         // The name that a policy gives may be longer than one that a caller gives.
         quota.name_it(name);
         if dimension.is_empty() { Some(quota) } else { quota.by(&dimension).ok() }

@@ -1,7 +1,6 @@
 //! Policies on the wire. An object knows the numbers of a policy, and not its names.
 
-use tidegate_core::algorithm::Concurrency;
-use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule};
+use tidegate_core::{Error, ErrorKind, Policy, Quota};
 
 use crate::durable_objects::bytes::{Reader, put};
 
@@ -72,17 +71,6 @@ pub(super) fn put_quotas(out: &mut Vec<u8>, policy: &Policy) {
 
 fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
     let [kind] = rest.take()?;
-    let (limit, span, last) = (rest.u64()?, rest.millis()?, rest.u64()?);
-    let quota = match kind & 15 {
-        1 => Quota::fixed_window(limit, span),
-        2 => Quota::sliding_window(limit, span),
-        3 => Quota::sliding_log(limit, span),
-        4 => Quota::token_bucket(limit, last, span),
-        5 => Quota::leaky_bucket(limit, last, span),
-        6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
-        7 if span == Millis::ZERO && last == 1 => Quota::block(Millis::new(limit)),
-        7 => Quota::penalty(span, last, Millis::new(limit)),
-        _ => Err(rest.error("an unknown algorithm")),
-    };
+    let quota = Quota::from_parameters(kind & 15, [rest.u64()?, rest.u64()?, rest.u64()?]);
     quota?.by(&(kind >> 4).to_string())
 }
