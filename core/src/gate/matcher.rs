@@ -235,12 +235,13 @@ impl Matcher {
         !self.normal.exact.is_empty() || !self.normal.below.is_empty()
     }
 
-    /// What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms.
+    /// What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms. A server
+    /// that keeps the escapes of a request may have its routes in either form.
     pub(super) fn of(&self, escapes: Escapes) -> impl Iterator<Item = &Hosts> {
         let (first, second) = match escapes {
             Escapes::Normal => (&self.normal, None),
-            Escapes::Kept => (self.written.as_ref().unwrap_or(&self.normal), None),
-            Escapes::Absent => (&self.normal, self.written.as_ref()),
+            Escapes::Kept => (&self.normal, self.written.as_ref()),
+            Escapes::Raw => (self.written.as_ref().unwrap_or(&self.normal), None),
         };
         std::iter::once(first).chain(second)
     }

@@ -15,10 +15,10 @@ const KEPT: usize = SEGMENTS_MAX + 2;
 pub(super) enum Escapes {
     /// They are in their normal form.
     Normal,
-    /// They are as they arrived.
+    /// The escapes are as they arrived, if there are any, and no character needs another.
     Kept,
-    /// There are none, so that both are the same.
-    Absent,
+    /// Both are as they arrived.
+    Raw,
 }
 
 /// A rule's path without a star at its end: in its normal form, and with the escapes as they are written. A segment of any text is its
@@ -48,10 +48,10 @@ pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
 }
 
 /// Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the
-/// normal form first, the path as it arrived last. At most 36 readings, and one for a path that is already normal.
+/// normal form first, the path as it arrived last. At most 54 readings, and one for a path that is already normal.
 pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
     if is_normal(path) {
-        found(path, Escapes::Absent, false);
+        found(path, Escapes::Kept, false);
         return;
     }
     let path = without_query(path);
@@ -65,13 +65,17 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
         let has = |step| steps & step != 0;
         if (has(DOTS) || !has(ESCAPED_DOTS)) && !(has(MERGE) && all & !steps & LEADING != 0) {
             Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
-            let escapes = match (has(ESCAPES), all & ESCAPES != 0) {
-                (true, _) => Escapes::Normal,
-                (false, true) => Escapes::Kept,
-                (false, false) => Escapes::Absent,
-            };
             let has_empty = all & MERGE != 0 && !has(MERGE) && reading.contains("//");
-            if found(&reading, escapes, has_empty) {
+            // A server may keep what has no escape, or give it one.
+            let escaped = if has(ESCAPES) { None } else { with_escapes(&reading) };
+            let escapes = match (has(ESCAPES), &escaped) {
+                (true, _) => Escapes::Normal,
+                (false, None) => Escapes::Kept,
+                (false, Some(_)) => Escapes::Raw,
+            };
+            if found(&reading, escapes, has_empty)
+                || escaped.is_some_and(|path| found(&path, Escapes::Normal, has_empty))
+            {
                 return;
             }
         }
@@ -323,6 +327,22 @@ fn normal(segment: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A path with an escape for each character that needs one, and with its own escapes as they are. `None` if no character needs one.
+fn with_escapes(path: &str) -> Option<String> {
+    let is_fine = |byte: u8| stays(byte) || matches!(byte, b'%' | b'\\');
+    if path.bytes().all(is_fine) {
+        return None;
+    }
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            _ if is_fine(byte) => out.push(char::from(byte)),
+            _ => _ = write!(out, "%{byte:02X}"),
+        }
+    }
+    Some(out)
+}
+
 /// The byte of the escape with which a text begins, and what follows.
 fn escape(text: &str) -> Option<(u8, &str)> {
     let (digits, rest) = text.strip_prefix('%')?.split_at_checked(2)?;
@@ -445,11 +465,14 @@ mod tests {
         let known = |readings: &[(&str, Escapes)]| -> Vec<_> {
             readings.iter().map(|(path, escapes)| ((*path).to_string(), *escapes)).collect()
         };
-        assert_eq!(all("/a"), known(&[("/a", Escapes::Absent)]));
-        assert_eq!(all("/a/"), known(&[("/a", Escapes::Absent), ("/a/", Escapes::Absent)]));
-        assert_eq!(all("/é?"), known(&[("/%C3%A9", Escapes::Normal), ("/é", Escapes::Kept)]));
+        assert_eq!(all("/a"), known(&[("/a", Escapes::Kept)]));
+        assert_eq!(all("/a/"), known(&[("/a", Escapes::Kept), ("/a/", Escapes::Kept)]));
+        assert_eq!(
+            all("/é?"),
+            known(&[("/%C3%A9", Escapes::Normal), ("/é", Escapes::Raw), ("/%C3%A9", Escapes::Normal)])
+        );
         assert_eq!(all("/%C3%A9"), known(&[("/%C3%A9", Escapes::Normal), ("/%C3%A9", Escapes::Kept)]));
-        assert_eq!(all("/\""), known(&[("/%22", Escapes::Normal), ("/\"", Escapes::Kept)]));
+        assert_eq!(all("/\""), known(&[("/%22", Escapes::Normal), ("/\"", Escapes::Raw), ("/%22", Escapes::Normal)]));
     }
 
     #[test]
@@ -471,11 +494,11 @@ mod tests {
     #[test]
     fn letters_of_all_scripts_have_a_lower_case() {
         for (path, escapes, expected) in [
-            ("/A", Escapes::Absent, "/a"),
+            ("/A", Escapes::Kept, "/a"),
             ("/CAF%C3%89%2F", Escapes::Normal, "/caf%c3%a9%2f"),
             ("/%E2%84%AA%FF%C3", Escapes::Normal, "/k%ff%c3"),
             ("/%CE%9F%CE%94%CE%9F%CE%A3/%C4%B0", Escapes::Normal, "/%ce%bf%ce%b4%ce%bf%cf%82/i%cc%87"),
-            ("/CAFÉ%C3%89", Escapes::Kept, "/café%c3%89"),
+            ("/CAFÉ%C3%89", Escapes::Raw, "/café%c3%89"),
             ("/%C3%89", Escapes::Kept, "/%c3%89"),
             ("/%%%4/A%C3%", Escapes::Normal, "/%%%4/a%c3%"),
         ] {

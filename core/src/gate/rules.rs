@@ -93,7 +93,7 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 /// Servers read an unusual path in different ways. Each of these steps may happen or not: escapes are written in their normal form, `.`
 /// and `..` are resolved, escaped dots count as dots, empty segments and a slash at the end are left out, and a backslash counts as a
 /// slash. The gate matches the path after each combination of the steps that it needs. That is one reading for a path that is already
-/// normal, and at most 24 for any path. A reading that keeps an empty segment is matched twice: some routers take such a segment for a
+/// normal, and at most 54 for any path. A reading that keeps an empty segment is matched twice: some routers take such a segment for a
 /// parameter, so that `//login` has the rule `/{tenant}/login`, and for others it has `/*`. A request whose readings have different
 /// rules has the limits of all these rules, decided together, all or nothing: with the highest cost, and refused on a store failure if
 /// one of the rules says so. If one store cannot decide by all of them in one step, they are decided one after another, that of the
@@ -102,7 +102,9 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 ///
 /// Some routers, such as those of axum and Express, decode no path before they compare it, so that escapes as they arrived are compared
 /// with rules as they are written: beside the rule `/café`, `/caf%C3%A9` has the limits of `/{name}` or `/*` too, since such a router
-/// takes it for another path. Write `/caf%C3%A9`, as browsers send it, where it shall have those of its own rule only.
+/// takes it for another path. Write `/caf%C3%A9`, as browsers send it, where it shall have those of its own rule only. Others of these
+/// routers have routes with escapes, as URLs have them, so that such a path is compared with the normal form of rules, too:
+/// `/%66iles/%C3%BC` has the limits of the rules `/files/*` and `/{name}/ü`.
 ///
 /// With `case_insensitive = true`, for a host that routes so, as Express does by default, upper and lower case do not differ, in all
 /// scripts.

@@ -49,10 +49,13 @@ export class Matcher {
     this.#written = patterns.some(isOther) ? new Hosts(patterns, written) : undefined;
   }
 
-  /** What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms. */
+  /**
+   * What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms. A server that
+   * keeps the escapes of a request may have its routes in either form.
+   */
   of(escapes: Escapes): Hosts[] {
     if (!this.#written || escapes === "normal") return [this.#normal];
-    return escapes === "kept" ? [this.#written] : [this.#normal, this.#written];
+    return escapes === "raw" ? [this.#written] : [this.#normal, this.#written];
   }
 }
 

@@ -15,14 +15,17 @@ const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
 /** What has an escape in the normal form, or is one. */
 const ESCAPED = /[^!$&-;=@-_a-z|~]/;
 
+/** Characters that need an escape. */
+const RAW = /[^!$-;=@-_a-z|~]+/gi;
+
 /** What may be the escapes of a character outside ASCII. */
 const CHARACTER = /%[cd][\da-f]%[89ab][\da-f]|%e[\da-f](?:%[89ab][\da-f]){2}|%f[0-7](?:%[89ab][\da-f]){3}/gi;
 
 /**
- * What a reading does with the escapes of a path, and with characters that a client should escape: they are in their normal form, or as they
- * arrived, or there are none, so that both are the same.
+ * What a reading does with the escapes of a path, and with characters that a client should escape. `normal`: they are in their normal form.
+ * `kept`: the escapes are as they arrived, if there are any, and no character needs another. `raw`: both are as they arrived.
  */
-export type Escapes = "normal" | "kept" | "absent";
+export type Escapes = "normal" | "kept" | "raw";
 
 // What a server does with a path before it compares it.
 
@@ -61,16 +64,15 @@ export function rulePath(path: string): [normal: string, written: string] | unde
 
 /**
  * Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the normal
- * form first, the path as it arrived last. At most 36 readings, and one for a path that is already normal.
+ * form first, the path as it arrived last. At most 54 readings, and one for a path that is already normal.
  */
 export function readings(path: string, found: (path: string, escapes: Escapes, hasEmpty: boolean) => boolean): void {
   if (isNormal(path)) {
-    found(path, "absent", false);
+    found(path, "kept", false);
     return;
   }
   const own = withoutQuery(path);
   const all = needed(own);
-  const kept = all & ESCAPES ? "kept" : "absent";
   // A client chooses how long the path is, so it is taken apart once, and not for each reading.
   const one = parts(own, false);
   const other = all & BACKSLASHES ? parts(own, true) : one;
@@ -78,7 +80,11 @@ export function readings(path: string, found: (path: string, escapes: Escapes, h
   for (let steps = all; ; steps = (steps - 1) & all) {
     if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && !(steps & MERGE && all & ~steps & LEADING)) {
       const text = reading(steps & BACKSLASHES ? other : one, steps);
-      if (found(text, steps & ESCAPES ? "normal" : kept, text.includes("//"))) return;
+      const hasEmpty = text.includes("//");
+      // A server may keep what has no escape, or give it one.
+      const escaped = withEscapes(text);
+      if (found(text, steps & ESCAPES ? "normal" : escaped === text ? "kept" : "raw", hasEmpty)) return;
+      if (escaped !== text && found(escaped, "normal", hasEmpty)) return;
     }
     if (steps === 0) return;
   }
@@ -180,11 +186,19 @@ function isEscaped(segment: string): boolean {
   return segment.includes("%");
 }
 
+/** A path with an escape for each character that needs one, and with its own escapes as they are. */
+function withEscapes(path: string): string {
+  return path.replace(RAW, escapesOf);
+}
+
+function escapesOf(text: string): string {
+  return encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"));
+}
+
 /** A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is. */
 function normal(segment: string): string {
   if (!ESCAPED.test(segment)) return segment;
-  return segment.replace(/%[\da-f]{2}|[^!$-;=@-_a-z|~]+/gi, (found) => {
-    if (!/^%../s.test(found)) return encodeURIComponent(found.replace(/\p{Surrogate}/gu, "\ufffd"));
+  return withEscapes(segment).replace(/%[\da-f]{2}/gi, (found) => {
     const character = String.fromCharCode(parseInt(found.slice(1), 16));
     return /[!$&-.0-;=@-[\]-_a-z|~]/.test(character) ? character : found.toUpperCase();
   });
