@@ -168,7 +168,7 @@ impl<S: Versioned> VersionedLimiter<S> {
 /// What an operation makes of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The decision. Of a refund or a block, it is that of [`Policy::peek`] on a request of cost 0.
+    /// The decision. Of a refund or a block, it is that of [`Policy::peek`](crate::Policy::peek) on a request of cost 0.
     pub decision: Decision,
     /// The value to store in place of the one that was read, and how long to keep it. `None` if nothing changes.
     pub value: Option<(Vec<u8>, Millis)>,
