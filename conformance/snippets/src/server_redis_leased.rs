@@ -1,4 +1,4 @@
-use tidegate_redis::{Config, Error, Limiter, Millis, Policy, Quota, Redis, Lease};
+use tidegate_redis::{Config, Error, Lease, Limiter, Millis, Policy, Quota, Redis};
 
 pub fn limiter(url: &str) -> Result<(impl Limiter, Policy), Error> {
     let limiter = Redis::new(Config::new(url))?.lending(Lease::new(50, Millis::from_secs(60)))?;
