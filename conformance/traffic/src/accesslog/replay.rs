@@ -146,10 +146,18 @@ impl Replay {
         // The memory store answers at once.
         let Some(verdict) = self.gate.decide(&pending).now_or_never() else { return Outcome::Unlimited };
         let Some(decision) = verdict.decision() else { return self.denied(pending.rule(), "an error") };
-        see(pending.policy(), decision);
+        // Otherwise it may be by the policy of another rule.
+        let policy = Some(pending.policy()).filter(|_| pending.is_alone());
+        if let Some(policy) = policy {
+            see(policy, decision);
+        }
         match decision.status() {
             Status::Allowed => Outcome::Admitted,
-            _ => self.denied(pending.rule(), pending.policy().quotas()[decision.binding_index()].name()),
+            _ => {
+                let limit =
+                    policy.map_or("one of several rules", |policy| policy.quotas()[decision.binding_index()].name());
+                self.denied(pending.rule(), limit)
+            }
         }
     }
 
