@@ -269,9 +269,9 @@ impl<'s> Gate<'s> {
         for rule in rules.rules() {
             let mut dimensions = rule.policies().flat_map(Policy::dimensions).map(Dimension::name);
             if let Some(name) = dimensions.find(|name| !name.is_empty() && !known.contains(name)) {
-                let instead = Suggestion::of(name, &known);
+                let suggestion = Suggestion::of(name, &known);
                 let message =
-                    format!("\"{name}\" is not a dimension; {instead}, or declare it with Rules::with_dimensions");
+                    format!("\"{name}\" is not a dimension; {suggestion}, or declare it with Rules::with_dimensions");
                 return Err(rule.invalid(&Error::invalid(message)));
             }
         }

@@ -10,7 +10,7 @@ import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find.js";
 import { rootOf } from "../modules/gate/rules/item.js";
 import { field, readJson } from "../modules/gate/rules/json.js";
-import { instead, quoted } from "../modules/gate/rules/names.js";
+import { quoted, suggestion } from "../modules/gate/rules/names.js";
 import { inLowerCase, readings, rulePath, segments } from "../modules/gate/rules/path.js";
 import { textOf } from "../modules/gate/rules/pattern.js";
 import { policiesOf } from "../modules/gate/rules/rules.js";
@@ -636,8 +636,8 @@ test("of names that are written twice, the last value counts, if they may be", (
 
 test("a near name is named first, and what cannot be seen is escaped", () => {
   const known = ["sender", "ip", "global"];
-  assert.equal(instead("ipp", known), 'did you mean "ip"? Write one of "sender", "ip", "global"');
-  assert.equal(instead("gloabl", known), 'did you mean "global"? Write one of "sender", "ip", "global"');
-  assert.equal(instead("ip".repeat(99), known), 'write one of "sender", "ip", "global"');
+  assert.equal(suggestion("ipp", known), 'did you mean "ip"? Write one of "sender", "ip", "global"');
+  assert.equal(suggestion("gloabl", known), 'did you mean "global"? Write one of "sender", "ip", "global"');
+  assert.equal(suggestion("ip".repeat(99), known), 'write one of "sender", "ip", "global"');
   assert.equal(quoted("\u001b[31m\u0085\u202ex\ufeff\"\\\n"), String.raw`"\u{1b}[31m\u{85}\u{202e}x\u{feff}\"\\\n"`);
 });

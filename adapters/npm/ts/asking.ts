@@ -13,10 +13,11 @@ import { KEY_LEN_MAX, Words } from "./words.js";
 /** What a store is asked: its words, and a borrower's question among them, with its number. */
 export interface Asked<T> {
   readonly what: T;
-  readonly loan: Loan | undefined;
+  readonly loan: NumberedQuestion | undefined;
 }
 
-interface Loan {
+/** A question of the borrower of a key. */
+interface NumberedQuestion {
   readonly nth: number;
   readonly question: LoanQuestion;
 }
@@ -110,7 +111,7 @@ export abstract class Asking<T> implements Store {
   }
 
   /** Takes the answer to a borrower's question, and leaves its decision. */
-  protected lent(question: Question, { nth }: Loan, answer: LoanAnswer): void {
+  protected lent(question: Question, { nth }: NumberedQuestion, answer: LoanAnswer): void {
     this.#borrowers?.answered(this.#nameOf(question), nth, answer);
     this.#waiters.end(nth);
     this.core.decision = answer.decision;
@@ -202,7 +203,7 @@ export abstract class Asking<T> implements Store {
     }
   }
 
-  #inBackground(question: Question, loan: Loan): void {
+  #inBackground(question: Question, loan: NumberedQuestion): void {
     this.#keepAlive(this.#finish(question, { what: this.words(question, loan.question, false), loan }));
   }
 

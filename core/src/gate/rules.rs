@@ -475,8 +475,8 @@ impl Rules {
                 "key: {name} is not a dimension that the rules declare; write dimensions = [{name}] in their file"
             ))),
             known => {
-                let instead = Suggestion::of(dimension, known);
-                Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {instead}")))
+                let suggestion = Suggestion::of(dimension, known);
+                Err(Error::invalid(format!("key: {name} is not a dimension that the rules declare; {suggestion}")))
             }
         }
     }

@@ -3,7 +3,7 @@ import type { Composed } from "./around/compose.js";
 import { need, suits } from "./around/suits.js";
 import type { OwnStore } from "./stores.js";
 import { suits as suitsAround } from "./rules/around.js";
-import { instead, quoted } from "./rules/names.js";
+import { quoted, suggestion } from "./rules/names.js";
 import type { Rule, Rules } from "./rules/rules.js";
 
 /** The rules for these stores, each of which must support the limits of its rules. Throws with the first rule whose store does not. */
@@ -16,7 +16,7 @@ function fittedRule(rule: Rule, composed: readonly Composed[], names: readonly s
   try {
     const { store, estimate, cost, policies } = rule;
     const place = store === undefined ? 0 : names.indexOf(store);
-    if (place < 0) throw new TidegateError("invalid", `there is no store ${quoted(store!)}; ${instead(store!, names)}`);
+    if (place < 0) throw new TidegateError("invalid", `there is no store ${quoted(store!)}; ${suggestion(store!, names)}`);
     const { layer, rules: around } = composed[place]!;
     const can = layer.capabilities;
     const placed = can.dimensions === "grouped" ? policies.map((policy) => policy?.placed) : policies;

@@ -20,7 +20,7 @@ import { type Framework, FRAMEWORKS } from "./frameworks.js";
 import { compile } from "./rules/compile.js";
 import { rootOf } from "./rules/item.js";
 import { type Node, readJson } from "./rules/json.js";
-import { instead, quoted } from "./rules/names.js";
+import { quoted, suggestion } from "./rules/names.js";
 import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
@@ -331,7 +331,7 @@ function textOf(rules: unknown): string {
 function declared({ dimensions }: Rules, keys: Keys): void {
   for (const name in keys) {
     if (dimensions.includes(name)) continue;
-    const fix = dimensions.length > 0 ? instead(name, dimensions) : `write dimensions = [${quoted(name)}] in their file`;
+    const fix = dimensions.length > 0 ? suggestion(name, dimensions) : `write dimensions = [${quoted(name)}] in their file`;
     throw invalid("key", `${quoted(name)} is not a dimension that the rules declare; ${fix}`);
   }
 }

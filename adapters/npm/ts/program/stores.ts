@@ -1,7 +1,7 @@
 // The names of the stores in a rules file, as `core/src/gate/rules/store_names.rs` has them.
 
 import { invalid } from "../error.js";
-import { instead, quoted } from "../gate/rules/names.js";
+import { quoted, suggestion } from "../gate/rules/names.js";
 import type { Rules } from "../gate/rules/rules.js";
 
 /** The stores that rules name. */
@@ -31,7 +31,7 @@ export function storeNames(rules: Rules): string[] {
 export function checkStores(rules: Rules, known: readonly string[]): void {
   const check = (field: string, name: string | undefined) => {
     if (name === undefined || known.includes(name)) return;
-    throw invalid(field, `there is no store ${quoted(name)}; ${instead(name, known)}`);
+    throw invalid(field, `there is no store ${quoted(name)}; ${suggestion(name, known)}`);
   };
   for (const { name, store } of rules.rules) check(`rule ${quoted(name)}`, store);
   for (const { name, fallback, near } of rules.stores) {
@@ -50,7 +50,7 @@ export function checkOwnStores(rules: Rules): void {
   const usesFirst = rules.rules.some(({ store }) => store === undefined);
   let first: string | undefined;
   for (const name of rules.rules.length > 0 ? unnamed(rules) : []) {
-    const nearest = instead(name, known);
+    const nearest = suggestion(name, known);
     if (first === undefined && usesFirst && !nearest.startsWith("did you mean")) {
       first = name;
       continue;

@@ -106,8 +106,8 @@ fn read(name: &str) -> Result<Vec<Run>, Failure> {
     let mut one = summary(Path::new(file))?;
     let Some(found) = one.targets.remove(target) else {
         let known: Vec<_> = one.targets.keys().map(String::as_str).collect();
-        let instead = Suggestion::of(target, &known);
-        return Err(Failure::Usage(format!("{file}: has no target {target:?}; {instead}")));
+        let suggestion = Suggestion::of(target, &known);
+        return Err(Failure::Usage(format!("{file}: has no target {target:?}; {suggestion}")));
     };
     // Under one name, two targets can be compared.
     one.targets = [("target".to_string(), found)].into();

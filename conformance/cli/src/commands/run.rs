@@ -292,8 +292,8 @@ fn platform_names() -> Vec<&'static str> {
 /// The same of a platform's own targets.
 fn of_platform(names: &[String], platform: &str, own: &[&str]) -> Result<Vec<&'static dyn Target>, Failure> {
     if let Some(name) = names.iter().find(|name| !own.contains(&name.as_str())) {
-        let instead = Suggestion::of(name, own);
-        return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; {instead}")));
+        let suggestion = Suggestion::of(name, own);
+        return Err(Failure::Usage(format!("{name:?} is not a target of --live {platform}; {suggestion}")));
     }
     let selected = own.iter().filter(|own| names.is_empty() || names.iter().any(|name| name == *own));
     named(&selected.map(|name| (*name).to_string()).collect::<Vec<_>>())

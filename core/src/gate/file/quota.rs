@@ -62,8 +62,8 @@ fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error>
             Quota::block(Millis::new(number("cap_ms")?))
         }
         other => {
-            let instead = Suggestion::of(other, &ALGORITHMS);
-            return Err(algorithm.wrong(other, format_args!("is not an algorithm; {instead}")));
+            let suggestion = Suggestion::of(other, &ALGORITHMS);
+            return Err(algorithm.wrong(other, format_args!("is not an algorithm; {suggestion}")));
         }
     };
     let name = item.field("name").map(|name| name.text()).transpose()?;

@@ -50,16 +50,16 @@ impl Rules {
         let uses_first = self.rules.iter().any(|rule| rule.store.is_none());
         let mut first = None;
         for name in self.unnamed().filter(|_| !self.rules.is_empty()) {
-            let instead = Suggestion::of(name, &counting);
+            let suggestion = Suggestion::of(name, &counting);
             let field = format!("stores.{name}: no rule counts in this store");
             match first {
-                None if uses_first && instead.nearest().is_none() => first = Some(name),
+                None if uses_first && suggestion.nearest().is_none() => first = Some(name),
                 Some(first) if counting.is_empty() => {
                     let message =
                         format!("{field}: the gate's first store can be {}; write one of them", Quoted(first));
                     return Err(Error::invalid(message));
                 }
-                _ => return Err(Error::invalid(format!("{field}; {instead}"))),
+                _ => return Err(Error::invalid(format!("{field}; {suggestion}"))),
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ import type { Layer } from "../../layer.js";
 import type { Lease } from "../../question.js";
 import { RulesPolicy } from "../policy.js";
 import type { StoreRules } from "../rules/around.js";
-import { instead, quoted } from "../rules/names.js";
+import { quoted, suggestion } from "../rules/names.js";
 import { Fallback } from "./fallback.js";
 import { Shadow } from "./shadow.js";
 import { suits } from "./suits.js";
@@ -37,7 +37,7 @@ export function composed(
   const find: Find = (name, field) => {
     const store = stores[names.indexOf(name)];
     if (store) return store;
-    throw TidegateError.from(["invalid", `${field}: there is no store ${quoted(name)}; ${instead(name, names)}`]);
+    throw TidegateError.from(["invalid", `${field}: there is no store ${quoted(name)}; ${suggestion(name, names)}`]);
   };
   for (const { name } of all) find(name, "stores");
   return stores.map((store, place) => {

@@ -10,7 +10,7 @@ import type { Item } from "./item.js";
 import { type Limit, limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
 import { Matcher } from "./matcher.js";
-import { instead, quoted } from "./names.js";
+import { quoted, suggestion } from "./names.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
 import { knownDimensions, type Responses, type Rule, type Rules } from "./rules.js";
 import { tokensOf } from "./tokens.js";
@@ -189,7 +189,7 @@ class Compiler {
     const known = this.#limits.map((limit) => limit.name);
     const place = known.indexOf(name);
     if (place >= 0) return place;
-    throw item.wrong(name, `is not a limit; ${known.length > 0 ? instead(name, known) : "the file has none"}`);
+    throw item.wrong(name, `is not a limit; ${known.length > 0 ? suggestion(name, known) : "the file has none"}`);
   }
 
   /** The policies of several limits, without a tier and for each. */

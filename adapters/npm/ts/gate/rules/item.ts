@@ -1,6 +1,6 @@
 import { TidegateError } from "../../error.js";
 import { field, Mistake, type Node } from "./json.js";
-import { instead, quoted } from "./names.js";
+import { quoted, suggestion } from "./names.js";
 
 /** A rules file's name and text. */
 export interface Source {
@@ -133,7 +133,7 @@ export class Item {
   /** Checks that a table has no other fields than these. */
   only(fields: readonly string[]): void {
     this.entries((name, item) => {
-      if (!fields.includes(name)) throw item.invalid(`unknown field \`${name}\`; ${instead(name, fields)}`);
+      if (!fields.includes(name)) throw item.invalid(`unknown field \`${name}\`; ${suggestion(name, fields)}`);
     });
   }
 

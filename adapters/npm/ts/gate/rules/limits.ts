@@ -4,7 +4,7 @@ import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../policy.js";
 import { SENDER } from "./by.js";
 import type { Item } from "./item.js";
-import { instead, quoted } from "./names.js";
+import { quoted, suggestion } from "./names.js";
 import { quotasOf } from "./quotas.js";
 
 /** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
@@ -54,7 +54,7 @@ function dimension(item: Item, known: readonly string[]): string {
   if (name === SENDER) return "";
   if (known.includes(name)) return name;
   const or = `or declare it as one that the application gives: dimensions = [${quoted(name)}]`;
-  throw item.wrong(name, `is not a dimension; ${instead(name, known)}, ${or}`);
+  throw item.wrong(name, `is not a dimension; ${suggestion(name, known)}, ${or}`);
 }
 
 /** A message about the options of a policy, with the names of a rules file. */

@@ -10,7 +10,7 @@ export function quoted(text: string): string {
 }
 
 /** The end of a message about an unknown name: the nearest known name, if one is near, and all of them. */
-export function instead(unknown: string, known: readonly string[]): string {
+export function suggestion(unknown: string, known: readonly string[]): string {
   const all = `rite one of ${known.map(quoted).join(", ")}`;
   const near = nearest(unknown, known);
   return near === undefined ? `w${all}` : `did you mean ${quoted(near)}? W${all}`;

@@ -2,7 +2,7 @@ import type { ReadyQuota } from "../../core/policy.js";
 import { anyRule } from "../../core/rules/make.js";
 import { ALGORITHMS } from "../policy.js";
 import type { Item } from "./item.js";
-import { instead } from "./names.js";
+import { suggestion } from "./names.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
 type Numbers = Readonly<Record<string, "amount" | "span" | "refill">>;
@@ -30,7 +30,7 @@ export function quotasOf(limit: Item, dimension: (item: Item) => string): ReadyQ
 function quota(item: Item, dimension: (item: Item) => string): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
-  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${instead(named.text, ALGORITHMS)}`);
+  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
   const numbers = NUMBERS[algorithm]!;
   item.only(["algorithm", "name", "by", ...Object.keys(numbers)]);
   const quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };

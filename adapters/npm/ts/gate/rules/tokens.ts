@@ -1,6 +1,6 @@
 import { DIMENSIONS } from "./by.js";
 import type { Item } from "./item.js";
-import { instead } from "./names.js";
+import { suggestion } from "./names.js";
 import { fieldName } from "./pattern.js";
 
 /** What the rules expect of a signed token. */
@@ -32,7 +32,7 @@ export function tokensOf(item: Item): TokenRules {
   const listed = item.required("algorithms");
   const algorithms = listed.each((one) => {
     if (ALGORITHMS.includes(one.text)) return one.text;
-    throw one.wrong(one.text, `is not supported; ${instead(one.text, ALGORITHMS)}`);
+    throw one.wrong(one.text, `is not supported; ${suggestion(one.text, ALGORITHMS)}`);
   });
   if (algorithms.length === 0) throw listed.invalid("empty; write those with which tokens may be signed");
   const issuer = item.field("issuer");
