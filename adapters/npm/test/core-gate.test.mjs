@@ -219,18 +219,9 @@ function anyStores(chance, limits) {
     ...(chance.below(2) && { deny_cache: chance.pick(true, true, false, { hold_ms: 1 + chance.below(9_000) }, { capacity: 1 + chance.below(3) }) }),
     ...(chance.below(2) && { fallback: chance.pick(backup, { store: backup }, { store: backup, percent: 1 + chance.below(100) }, { store: backup, at_most_ms: chance.below(2_000) }) }),
     ...(chance.below(3) && { near: { store: backup, limit: other } }),
-    ...(chance.below(2) && isTriable(limits[current], limits[other]) && { shadow: { [current]: other } }),
+    ...(chance.below(2) && { shadow: { [current]: other } }),
   };
   return { [one]: table };
-}
-
-/** Whether a proposal has a key of each request, or of none, in which case it is an error. Otherwise the cores differ: for a tier, it counts by another key, or fails. */
-function isTriable({ quotas, tiers = {} }, proposal) {
-  const dimensions = (quotas) => quotas.map(({ by = "sender" }) => by);
-  const [usual, ...own] = [quotas, ...Object.values(tiers).flatMap((tier) => (tier.quotas ? [tier.quotas] : []))].map((quotas) => {
-    return dimensions(proposal.quotas).every((by) => dimensions(quotas).includes(by));
-  });
-  return !usual || own.every(Boolean);
 }
 
 function anyRules(chance, hashes) {

@@ -9,7 +9,7 @@ use crate::{Decision, Error, Policy};
 ///
 /// A check by a policy of the proposal's name is made again by the proposal, on counts of its own. So each such check takes
 /// two calls to the store, one after the other, and the proposal's is never decided from a loan. A failure of the second is
-/// counted, and not returned.
+/// counted, and not returned. If the proposal counts by a dimension that the current policy lacks, it fails: it has no key.
 ///
 /// ```
 /// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Shadow, UnixMillis};
@@ -78,6 +78,12 @@ impl<L: Limiter> Shadow<L> {
         self.counts[place].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether the proposal counts by a dimension of which a check by this policy has no key.
+    fn lacks_key(&self, policy: &Policy) -> bool {
+        let has = |name: &str| policy.dimensions().iter().any(|dimension| dimension.name() == name);
+        !self.proposal.dimensions().iter().all(|dimension| has(dimension.name()))
+    }
+
     fn proposal(&self, policy: &Policy) -> Option<&Policy> {
         (*policy.name() == *self.name).then_some(&self.proposal)
     }
@@ -99,7 +105,10 @@ impl<L: Limiter> Limiter for Shadow<L> {
             (Operation::Check(check), Some(policy)) => Operation::Check(Check { policy, lease: None, ..check }),
             (_, Some(policy)) => operation.with_policy(policy),
         };
-        let proposed = self.limiter.apply(proposed).await;
+        let proposed = match self.lacks_key(operation.policy()) {
+            true => Err(Error::invalid("the proposal counts by a dimension that the policy lacks")),
+            false => self.limiter.apply(proposed).await,
+        };
         if let (Operation::Check(_), Ok(Reply::Decided(decision))) = (operation, &reply) {
             self.count(decision, proposed);
         }

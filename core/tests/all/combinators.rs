@@ -121,6 +121,21 @@ fn only_a_store_failure_of_the_first_tier_is_ignored() {
     }
 }
 
+/// A tier may count by another dimension than the usual limit, of which the proposal is.
+#[test]
+fn a_shadow_without_a_key_of_the_proposal_has_failed_and_counts_nothing() {
+    let of = |dimension: &str| {
+        Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60)).unwrap().by(dimension).unwrap()]).unwrap()
+    };
+    let (limiter, key) = (Shadow::new(MemoryLimiter::new(), of("tenant")), Key::new("user:7"));
+    for admitted in [true, false] {
+        let check = block_on(limiter.check(Check::new(&of("user"), &key, at(0)))).unwrap();
+        assert_eq!(check.is_allowed(), admitted);
+    }
+    let counts = limiter.counts();
+    assert_eq!((counts.failed, counts.both_admit, counts.both_deny, counts.only_current_denies), (2, 0, 0, 0));
+}
+
 #[test]
 fn a_shadow_settles_and_refunds_both() {
     let limiter = Shadow::new(MemoryLimiter::new(), policy("api", 10));

@@ -49,13 +49,17 @@ export class Shadow implements Layer {
     try {
       return await this.#layer.ask(question);
     } finally {
-      await this.#layer.ask(askedBy(this.#proposal, question)).catch(() => undefined);
+      await this.#propose(question).catch(() => undefined);
     }
+  }
+
+  async #propose(question: Question): Promise<Decision> {
+    return this.#layer.ask(askedBy(this.#proposal, question));
   }
 
   async #compare(check: Question, current: Decision): Promise<keyof Counts> {
     try {
-      const proposed = await this.#layer.ask(askedBy(this.#proposal, check));
+      const proposed = await this.#propose(check);
       if (proposed[STATUS] === ALLOWED) return current[STATUS] === ALLOWED ? "bothAdmit" : "onlyCurrentDenies";
       return current[STATUS] === ALLOWED ? "onlyProposalDenies" : "bothDeny";
     } catch {
