@@ -7,8 +7,8 @@ use pollster::block_on;
 use proptest::prelude::*;
 use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, take_turns};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Millis, Policy};
-use tidegate_histories::in_every_order;
 use tidegate_spin::{SpinAtomics, SpinWindow};
+use tidegate_testing::in_every_order;
 
 /// `many` concurrent requests for one key.
 fn burst<'a, L: Limiter>(

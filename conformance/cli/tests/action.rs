@@ -156,7 +156,7 @@ fn from_a_checkout_gitlab_runs_the_job_of_the_page() -> Result<()> {
 }
 
 #[test]
-fn a_limit_that_is_not_kept_fails_the_job_which_uploads_the_report_and_saves_no_cache() -> Result<()> {
+fn a_broken_limit_fails_the_job_which_uploads_the_report_and_saves_no_cache() -> Result<()> {
     let workspace = Workspace::new()?;
     workspace.write_rules(|rules| rules.replace("limit = 3", "limit = 4"))?;
     let ran = run(&workspace, &[])?;

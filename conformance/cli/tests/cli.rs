@@ -396,8 +396,7 @@ fn a_changed_limit_fails_its_fixtures_and_is_in_the_report() -> Result<()> {
 }
 
 #[test]
-fn fixtures_of_rules_may_have_claims_and_a_token_for_each_request_and_leave_out_what_they_do_not_compare() -> Result<()>
-{
+fn fixtures_of_rules_may_have_claims_and_tokens_and_leave_out_what_they_do_not_compare() -> Result<()> {
     let rules = r#"
 [tokens]
 algorithms = ["RS256"]

@@ -284,7 +284,7 @@ async fn away_from_a_minutes_end() {
 
 /// As wrangler starts a Worker whose `durable_objects` are misspelt, whose class is in no `migrations`, or is there under another name.
 #[tokio::test]
-async fn an_absent_object_is_a_line_of_the_log_at_the_first_request_that_says_what_to_write() -> Result<()> {
+async fn an_absent_object_is_a_line_of_the_log_that_says_what_to_write() -> Result<()> {
     let migrations = r#""migrations": [{ "tag": "v1", "new_sqlite_classes": [""#;
     for (args, says) in [
         (

@@ -102,7 +102,7 @@ fn the_versions_of_rust_and_of_node_are_those_of_the_manifests() -> Result<()> {
 
 /// wrangler before 4.164 ignores `exports`, which replaces `migrations`.
 #[test]
-fn what_binds_a_durable_object_declares_it_for_each_wrangler_and_pages_say_which_node_it_takes() -> Result<()> {
+fn bindings_of_durable_objects_suit_each_wrangler_and_pages_name_the_node() -> Result<()> {
     let listed = Command::new("git").current_dir(root()).args(["ls-files", "*.md", "*wrangler.json*"]).output()?;
     let (mut bindings, mut installations) = (0, 0);
     for file in String::from_utf8(listed.stdout)?.lines() {

@@ -2,18 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::algorithm::{Penalty, PenaltyState};
 use tidegate_core::{
     Block, Capabilities, Check, DenyCache, ErasedLimiter, Error, ErrorKind, Fallback, Key, Limiter, LimiterExt,
-    MemoryLimiter, Millis, Operation, Origin, Policy, PolicyState, Quota, QuotaState, Reply, ResponseFields, Shadow,
-    Sharded, Tiered, UnixMillis, WhenFull,
+    MemoryLimiter, Millis, Origin, Policy, PolicyState, Quota, QuotaState, ResponseFields, Shadow, Sharded, Tiered,
+    UnixMillis, WhenFull,
 };
+use tidegate_testing::{Declaring, FlakyStore, NOW};
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const HOUR: Millis = Millis::from_secs(3_600);
 
 fn ms(ms: u64) -> Millis {
@@ -330,7 +329,7 @@ fn a_shadow_blocks_the_proposal_too() {
 fn what_cannot_block_is_unsupported() {
     let (policy, key) = (blocking(), Key::new("k"));
     let sharded = Sharded::new(MemoryLimiter::new(), NonZero::new(2).unwrap());
-    let older = Older(MemoryLimiter::new());
+    let older = Declaring(Capabilities::EXACT.block(false), MemoryLimiter::new());
     for (can, said) in [
         (sharded.capabilities().block, block_on(sharded.block(Block::new(&policy, &key, HOUR, NOW)))),
         (older.capabilities().block, block_on(older.block(Block::new(&policy, &key, HOUR, NOW)))),
@@ -344,62 +343,22 @@ fn what_cannot_block_is_unsupported() {
     }
 }
 
-/// A store that can be down.
-#[derive(Default)]
-struct Flaky {
-    counts: MemoryLimiter,
-    is_down: AtomicBool,
-}
-
-impl Flaky {
-    fn ask(&self) -> Result<&MemoryLimiter, Error> {
-        let is_down = self.is_down.load(Ordering::Relaxed);
-        if is_down { Err(Error::new(ErrorKind::Unavailable, "down")) } else { Ok(&self.counts) }
-    }
-}
-
-impl Limiter for Flaky {
-    fn capabilities(&self) -> Capabilities {
-        self.counts.capabilities()
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        self.ask()?.apply(operation).await
-    }
-}
-
-/// A limiter that was written before there were blocks.
-struct Older(MemoryLimiter);
-
-impl Limiter for Older {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities().block(false)
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        match operation {
-            Operation::Block(_) => Err(operation.unsupported()),
-            _ => self.0.apply(operation).await,
-        }
-    }
-}
-
 #[test]
 fn a_blocked_key_stays_blocked_while_the_store_is_down() {
-    let (store, policy, key) = (Flaky::default(), blocking(), Key::new("sub:mallory"));
-    let limiter = Fallback::new(&store, 50).unwrap();
+    let (store, policy, key) = (FlakyStore::default(), blocking(), Key::new("sub:mallory"));
+    let limiter = Fallback::new(store.clone(), 50).unwrap();
     let ask = |now| {
         let decided = block_on(limiter.check(Check::new(&policy, &key, now))).unwrap();
         (decided.origin(), decided.retry_after())
     };
     block_on(limiter.block(Block::new(&policy, &key, HOUR, NOW))).unwrap();
-    store.is_down.store(true, Ordering::Relaxed);
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(ask(NOW), (Origin::Fallback, Some(HOUR)));
     // The store has not taken this one, so the caller must repeat it. It holds here all the same.
     let failed = block_on(limiter.block(Block::end(&policy, &key, NOW + ms(1)))).unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     assert_eq!(ask(NOW + ms(1)), (Origin::Fallback, None));
-    store.is_down.store(false, Ordering::Relaxed);
+    store.fail(None);
     // The store is asked again after a pause.
     assert_eq!(ask(NOW + ms(2_000)), (Origin::Store, Some(ms(HOUR.get() - 2_000))));
     // What no store can do does not reach the backup, either.

@@ -6,8 +6,7 @@ use tidegate_core::algorithm::{Concurrency, MAX_DEBT, MAX_UNITS, SlotsState};
 use tidegate_core::{
     Charge, ChargeId, Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
 };
-
-const START: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{NOW, at, policy};
 
 fn counting() -> impl Strategy<Value = Quota> {
     let (limit, span) = (1..=12u64, (1..=40u64).prop_map(Millis::new));
@@ -34,7 +33,7 @@ type Units = (UnixMillis, u64);
 /// Replays requests that are settled when they end. Returns what they were charged on admission, less what was returned; what
 /// was overdrawn; and the final state and time.
 fn settled(policy: &Policy, requests: &[Estimated]) -> (Vec<Units>, Vec<Units>, PolicyState, UnixMillis) {
-    let (mut state, mut now) = (policy.initial_state(), START);
+    let (mut state, mut now) = (policy.initial_state(), NOW);
     let mut in_flight: Vec<(UnixMillis, Charge, u64)> = Vec::new();
     let (mut kept, mut overdrawn) = (Vec::new(), Vec::new());
     let mut end = |state: &mut PolicyState, in_flight: &mut Vec<(UnixMillis, Charge, u64)>, until: UnixMillis| {
@@ -102,9 +101,9 @@ proptest! {
     fn nothing_is_admitted_during_a_debt(quota in counting(), excess in 1..=30u64, later in 0..=80u64) {
         let policy = Policy::new("law", [quota]).unwrap();
         let (mut state, limit) = (policy.initial_state(), policy.quotas()[0].rule().limit());
-        prop_assert!(policy.decide(&mut state, START, limit).is_allowed());
-        policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: START, cost: limit }, START, limit + excess);
-        let (now, free) = (START + Millis::new(later), policy.peek(&state, START + Millis::new(later), 0));
+        prop_assert!(policy.decide(&mut state, NOW, limit).is_allowed());
+        policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: NOW, cost: limit }, NOW, limit + excess);
+        let (now, free) = (at(later), policy.peek(&state, at(later), 0));
         if let Some(wait) = free.retry_after() {
             prop_assert_eq!(policy.peek(&state, now, 1).status(), Status::Denied);
             let repaid = now + wait;
@@ -116,7 +115,7 @@ proptest! {
     #[test]
     fn a_settlement_to_what_was_charged_changes_no_decision(quota in counting(), requests in requests()) {
         let policy = Policy::new("law", [quota]).unwrap();
-        let (mut state, mut now) = (policy.initial_state(), START);
+        let (mut state, mut now) = (policy.initial_state(), NOW);
         for (gap, cost, ..) in requests {
             now = now + Millis::new(gap);
             if policy.decide(&mut state, now, cost).is_allowed() {
@@ -135,7 +134,7 @@ proptest! {
     ) {
         let lifetime = Millis::new(lifetime);
         let policy = Policy::new("law", [Quota::concurrency(limit, lifetime).unwrap()]).unwrap();
-        let (mut state, mut now) = (policy.initial_state(), START);
+        let (mut state, mut now) = (policy.initial_state(), NOW);
         let (mut holders, mut given): (Vec<Charge>, Vec<Charge>) = (Vec::new(), Vec::new());
         for (nth, (gap, ends)) in steps.into_iter().enumerate() {
             now = now + Millis::new(gap);
@@ -166,19 +165,19 @@ proptest! {
         let slots = returning_slots(limit, lifetime);
         let policy = Policy::new("law", [Quota::fixed_window(100, minute).unwrap(), slots]).unwrap();
         let mut state = policy.initial_state();
-        prop_assert!(policy.decide_as(&mut state, START, cost, ChargeId::of("dies")).is_allowed());
-        prop_assert!(policy.decide_as(&mut state, START, cost, ChargeId::of("lives")).is_allowed());
-        policy.settle(&mut state, &Charge { id: ChargeId::of("lives"), at: START, cost }, START, cost);
+        prop_assert!(policy.decide_as(&mut state, NOW, cost, ChargeId::of("dies")).is_allowed());
+        prop_assert!(policy.decide_as(&mut state, NOW, cost, ChargeId::of("lives")).is_allowed());
+        policy.settle(&mut state, &Charge { id: ChargeId::of("lives"), at: NOW, cost }, NOW, cost);
         let window = |now| {
             let peeked = policy.peek(&state, now, 0);
             let place = policy.quotas().iter().position(|quota| matches!(quota.rule(), Rule::FixedWindow(_))).unwrap();
             peeked.quotas()[place].remaining()
         };
-        let early = START + Millis::new(lifetime.get() - 1);
-        prop_assert_eq!((window(early), window(START + lifetime)), (Some(100 - 2 * cost), Some(100 - cost)));
+        let early = at(lifetime.get() - 1);
+        prop_assert_eq!((window(early), window(NOW + lifetime)), (Some(100 - 2 * cost), Some(100 - cost)));
         // A holder that was only late is charged in full, because its estimate was returned.
-        policy.settle(&mut state, &Charge { id: ChargeId::of("dies"), at: START, cost }, START + lifetime, cost);
-        prop_assert_eq!(policy.peek(&state, START + lifetime, 0).quotas()[1].remaining(), Some(100 - 2 * cost));
+        policy.settle(&mut state, &Charge { id: ChargeId::of("dies"), at: NOW, cost }, NOW + lifetime, cost);
+        prop_assert_eq!(policy.peek(&state, NOW + lifetime, 0).quotas()[1].remaining(), Some(100 - 2 * cost));
     }
 
     #[test]
@@ -189,7 +188,7 @@ proptest! {
         let (base, cap) = (Millis::new(base), Millis::new(base * times));
         let policy =
             Policy::new("law", [Quota::fixed_window(2, Millis::new(20)).unwrap(), Quota::penalty(base, factor, cap).unwrap()]).unwrap();
-        let (mut state, mut now, mut violated) = (policy.initial_state(), START, false);
+        let (mut state, mut now, mut violated) = (policy.initial_state(), NOW, false);
         let until = |state: &PolicyState| match state.parts() {
             [_, QuotaState::Penalty(state)] => state.until,
             _ => unreachable!("the policy has a penalty"),
@@ -228,7 +227,7 @@ proptest! {
         let both = Policy::new("law", [users.clone(), tenants.clone()].concat()).unwrap();
         let apart = [Policy::new("law", users).unwrap(), Policy::new("law", tenants).unwrap()];
         let mut states = apart.each_ref().map(Policy::initial_state);
-        let (mut state, mut now) = (both.initial_state(), START);
+        let (mut state, mut now) = (both.initial_state(), NOW);
         for (gap, cost) in requests {
             now = now + Millis::new(gap);
             let decision = both.decide(&mut state, now, cost);
@@ -299,10 +298,10 @@ fn slots_that_have_expired_are_forgotten_and_do_not_hide_others() {
 
 #[test]
 fn a_debt_beyond_a_year_of_the_refill_is_forgiven() {
-    let policy = Policy::new("api", [Quota::token_bucket(10, 1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(10, 1, Millis::from_secs(1)));
     let (mut state, year) = (policy.initial_state(), Millis::from_secs(31_536_000));
     assert_eq!(MAX_DEBT, year);
-    policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: START, cost: 0 }, START, MAX_UNITS);
-    let wait = policy.peek(&state, START, 1).retry_after().unwrap();
+    policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: NOW, cost: 0 }, NOW, MAX_UNITS);
+    let wait = policy.peek(&state, NOW, 1).retry_after().unwrap();
     assert_eq!(wait, Millis::new(year.get() + 1_000));
 }

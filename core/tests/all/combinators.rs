@@ -3,56 +3,24 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Accuracy, Capabilities, Check, Decision, Error, ErrorKind, Key, Keys, Limiter, LimiterExt, Load, MemoryLimiter,
-    Millis, Operation, Origin, Policy, Quota, Refund, Reply, Settle, Shadow, Sharded, Tiered, UnixMillis,
+    Accuracy, Check, Decision, ErrorKind, Key, Keys, Limiter, LimiterExt, Load, MemoryLimiter, Millis, Origin, Policy,
+    Quota, Refund, Settle, Shadow, Sharded, Tiered,
 };
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(1_800_000_000_000 + ms)
-}
-
-fn policy(name: &str, limit: u64) -> Policy {
-    Policy::new(name, [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
-}
-
-/// A limiter that counts its calls, or fails each of them.
-#[derive(Default)]
-struct Counted {
-    memory: MemoryLimiter,
-    calls: AtomicU32,
-    fails: Option<ErrorKind>,
-}
-
-impl Limiter for Counted {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        if let Operation::Check(_) = operation {
-            self.calls.fetch_add(1, Ordering::Relaxed);
-            if let Some(kind) = self.fails {
-                return Err(Error::new(kind, "on demand"));
-            }
-        }
-        self.memory.apply(operation).await
-    }
-}
+use tidegate_testing::{FlakyStore, at, failing, key, named_per_minute, per_minute};
 
 #[test]
 fn a_request_that_the_first_tier_denies_costs_the_second_nothing() {
-    let far = Arc::new(Counted::default());
-    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 20), Arc::clone(&far)).unwrap();
-    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let far = FlakyStore::default();
+    let limiter = Tiered::new(MemoryLimiter::new(), named_per_minute("flood", 20), far.clone()).unwrap();
+    let (strict, key) = (per_minute(5), key());
     let decisions: Vec<Decision> =
         (0..100).map(|_| block_on(limiter.check(Check::new(&strict, &key, at(0)))).unwrap()).collect();
     assert_eq!(decisions.iter().filter(|decision| decision.is_allowed()).count(), 5);
-    assert_eq!(far.calls.load(Ordering::Relaxed), 20);
+    assert_eq!(far.take_checks(), 20);
     let last = decisions.last().unwrap();
     assert_eq!((last.origin(), last.retry_after()), (Origin::Near, Some(Millis::from_secs(60))));
     // The quotas are those of the policy that was asked for.
@@ -67,7 +35,7 @@ fn a_denial_of_the_first_tier_is_by_the_first_quota_of_the_policy() {
     let second = |limit| Quota::fixed_window(limit, Millis::from_secs(1)).unwrap();
     let flood = Policy::new("flood", [second(9), Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
     let limiter = Tiered::new(MemoryLimiter::new(), flood, MemoryLimiter::new()).unwrap();
-    let (policy, key) = (policy("api", 5), Key::new("user:1"));
+    let (policy, key) = (per_minute(5), Key::new("user:1"));
     let check = || block_on(limiter.check(Check::new(&policy, &key, at(0)))).unwrap();
     assert!(check().is_allowed());
     let denied = check();
@@ -77,8 +45,8 @@ fn a_denial_of_the_first_tier_is_by_the_first_quota_of_the_policy() {
 
 #[test]
 fn a_retry_with_a_token_gets_its_first_answer_whatever_the_first_tier_says() {
-    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 1), MemoryLimiter::new()).unwrap();
-    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let limiter = Tiered::new(MemoryLimiter::new(), named_per_minute("flood", 1), MemoryLimiter::new()).unwrap();
+    let (strict, key) = (per_minute(5), key());
     let check = Check::new(&strict, &key, at(0));
     for _ in 0..3 {
         let _ = block_on(limiter.check(check)).unwrap();
@@ -92,8 +60,8 @@ fn a_retry_with_a_token_gets_its_first_answer_whatever_the_first_tier_says() {
 #[test]
 fn the_second_tier_refunds_and_a_peek_asks_both() {
     let far = Arc::new(MemoryLimiter::new());
-    let limiter = Tiered::new(MemoryLimiter::new(), policy("flood", 2), Arc::clone(&far)).unwrap();
-    let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+    let limiter = Tiered::new(MemoryLimiter::new(), named_per_minute("flood", 2), Arc::clone(&far)).unwrap();
+    let (strict, key) = (per_minute(5), key());
     let check = Check::new(&strict, &key, at(0));
     assert_eq!([(); 3].map(|()| block_on(limiter.check(check)).unwrap().is_allowed()), [true, true, false]);
     block_on(limiter.refund(Refund::new(&strict, &key, 1, at(0), at(0)))).unwrap();
@@ -107,9 +75,8 @@ fn the_second_tier_refunds_and_a_peek_asks_both() {
 #[test]
 fn only_a_store_failure_of_the_first_tier_is_ignored() {
     for kind in ErrorKind::ALL {
-        let near = Counted { fails: Some(kind), ..Counted::default() };
-        let limiter = Tiered::new(near, policy("flood", 20), MemoryLimiter::new()).unwrap();
-        let (strict, key) = (policy("api", 5), Key::new("ip:192.0.2.1"));
+        let limiter = Tiered::new(failing(kind), named_per_minute("flood", 20), MemoryLimiter::new()).unwrap();
+        let (strict, key) = (per_minute(5), key());
         let decided = block_on(limiter.check(Check::new(&strict, &key, at(0))));
         assert_eq!(
             decided.map(|decision| decision.is_allowed()).map_err(|error| error.kind()),
@@ -138,8 +105,8 @@ fn a_shadow_without_a_key_of_the_proposal_has_failed_and_counts_nothing() {
 
 #[test]
 fn a_shadow_settles_and_refunds_both() {
-    let limiter = Shadow::new(MemoryLimiter::new(), policy("api", 10));
-    let (current, key, hour) = (policy("api", 100), Key::new("ip:192.0.2.1"), Millis::from_secs(3_600));
+    let limiter = Shadow::new(MemoryLimiter::new(), per_minute(10));
+    let (current, key, hour) = (per_minute(100), key(), Millis::from_secs(3_600));
     let check =
         |cost, token| block_on(limiter.check(Check::new(&current, &key, at(0)).cost(cost).idempotent(token, hour)));
     assert!(check(10, "a").unwrap().is_allowed());
@@ -157,7 +124,7 @@ fn a_shadow_settles_and_refunds_both() {
 #[test]
 fn what_a_sharded_limiter_cannot_do_is_an_error() {
     let limiter = Sharded::new(MemoryLimiter::new(), NonZero::new(8).unwrap());
-    let (low, high, key) = (policy("api", 7), policy("api", 8), Key::new("everyone"));
+    let (low, high, key) = (per_minute(7), per_minute(8), Key::new("everyone"));
     let check = |policy| block_on(limiter.check(Check::new(policy, &key, at(0)))).map(|decision| decision.is_allowed());
     assert_eq!(check(&low).unwrap_err().kind(), ErrorKind::Invalid);
     for _ in 0..8 {
@@ -188,8 +155,8 @@ proptest! {
         proposed in 1_u64..20,
         steps in prop::collection::vec((0_u64..90_000, 0_u64..3, 1_u64..4), 1..60),
     ) {
-        let (plain, shadow) = (MemoryLimiter::new(), Shadow::new(MemoryLimiter::new(), policy("api", proposed)));
-        let (policy, mut ms) = (policy("api", current), 0);
+        let (plain, shadow) = (MemoryLimiter::new(), Shadow::new(MemoryLimiter::new(), per_minute(proposed)));
+        let (policy, mut ms) = (per_minute(current), 0);
         for (pause, key, cost) in steps {
             ms += pause;
             let key = Key::new(format!("user:{key}"));

@@ -3,29 +3,11 @@
 
 use tidegate_core::algorithm::{Algorithm, Concurrency, MAX_UNITS, Penalty, SlotsState, Step};
 use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, UnixMillis};
-
-/// The start of a window of each length that is used here.
-const START: UnixMillis = UnixMillis::new(1_800_000_000_000);
-
-const SECOND: Millis = Millis::from_secs(1);
-
-fn at(ms: u64) -> UnixMillis {
-    START + Millis::new(ms)
-}
-
-fn policy(quota: Result<Quota, tidegate_core::Error>) -> Policy {
-    Policy::new("test", [quota.unwrap()]).unwrap()
-}
+use tidegate_testing::{SECOND, at, of_each_algorithm, policy};
 
 /// Ten units a second, in all algorithms that count.
 fn counting() -> [Policy; 5] {
-    [
-        policy(Quota::fixed_window(10, SECOND)),
-        policy(Quota::sliding_window(10, SECOND)),
-        policy(Quota::sliding_log(10, SECOND)),
-        policy(Quota::token_bucket(10, 10, SECOND)),
-        policy(Quota::leaky_bucket(10, 10, SECOND)),
-    ]
+    of_each_algorithm(10, 10, SECOND)
 }
 
 /// What is left, and when all is.

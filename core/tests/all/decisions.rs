@@ -1,11 +1,12 @@
 //! When two decisions are equal, and what makes one of parts.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use tidegate_core::{Decision, ErrorKind, Millis, Origin, Policy, Quota, QuotaStatus, Status, UnixMillis};
+use tidegate_core::{Decision, ErrorKind, Millis, Origin, Quota, QuotaStatus, Status, UnixMillis};
+use tidegate_testing::policy;
 
 #[test]
 fn decisions_are_equal_if_all_that_is_visible_is() {
-    let policy = |limit| Policy::new("api", [Quota::fixed_window(limit, Millis::new(1_000)).unwrap()]).unwrap();
+    let policy = |limit| policy(Quota::fixed_window(limit, Millis::new(1_000)));
     let of = |limit, costs: &[u64], ms| {
         let (policy, now) = (policy(limit), UnixMillis::new(ms));
         let mut state = policy.initial_state();

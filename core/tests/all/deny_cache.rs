@@ -12,8 +12,7 @@ use tidegate_core::{
     Capabilities, Check, DenyCache, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation,
     Origin, Policy, Quota, Refund, Reply, UnixMillis,
 };
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{NOW, at, key};
 
 /// A limiter that counts its checks, and can be made to answer late or to fail.
 #[derive(Default)]
@@ -100,7 +99,7 @@ fn any_sequence_is_answered_as_by_the_limiter() {
     proptest!(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }, |(steps in steps())| {
         let (store, alone) = (Store::default(), MemoryLimiter::new());
         let cached = DenyCache::new(&store);
-        let (key, mut now) = (Key::new("ip:192.0.2.1"), NOW);
+        let (key, mut now) = (key(), NOW);
         for step in steps {
             match step {
                 Step::Ask { after_ms, policy, limit, cost, token } => {
@@ -147,9 +146,9 @@ fn any_sequence_is_answered_as_by_the_limiter() {
 
 #[test]
 fn a_blocked_key_does_not_reach_the_store_until_its_wait_ends() {
-    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let (store, policy, key) = (Store::default(), &policies(2)[0], key());
     let limiter = DenyCache::new(&store);
-    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
+    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, at(ms)))).unwrap();
     let admitted = (0..1_000).filter(|&ms| ask(ms).is_allowed()).count();
     assert_eq!((admitted, store.checks.load(Ordering::Relaxed)), (2, 3));
     assert!(ask(1_000).is_allowed());
@@ -157,9 +156,9 @@ fn a_blocked_key_does_not_reach_the_store_until_its_wait_ends() {
 
 #[test]
 fn a_reset_elsewhere_takes_effect_when_the_hold_ends() {
-    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let (store, policy, key) = (Store::default(), &policies(2)[0], key());
     let limiter = DenyCache::new(&store).hold(Millis::new(100));
-    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)))).unwrap();
+    let ask = |ms| block_on(limiter.check(Check::new(policy, &key, at(ms)))).unwrap();
     assert_eq!([0, 0, 0].map(ask).map(|decision| decision.is_allowed()), [true, true, false]);
     block_on(store.counts.reset(policy, (&key).into())).unwrap();
     assert!(!ask(99).is_allowed());
@@ -168,7 +167,7 @@ fn a_reset_elsewhere_takes_effect_when_the_hold_ends() {
 
 #[test]
 fn a_denial_in_flight_during_a_refund_is_not_cached() {
-    let (store, policy, key) = (Store::default(), &policies(2)[0], Key::new("ip:192.0.2.1"));
+    let (store, policy, key) = (Store::default(), &policies(2)[0], key());
     let limiter = DenyCache::new(&store);
     let check = Check::new(policy, &key, NOW);
     assert_eq!([1, 2].map(|_| block_on(limiter.check(check)).unwrap().is_allowed()), [true, true]);
@@ -207,7 +206,7 @@ fn a_full_cache_evicts_denials_that_have_ended_before_any_other() {
     let limiter = DenyCache::new(&store).capacity(2);
     let ask = |client: u64, ms| {
         let key = Key::new(format!("ip:192.0.2.{client}"));
-        block_on(limiter.check(Check::new(policy, &key, NOW + Millis::new(ms)).cost(2))).unwrap()
+        block_on(limiter.check(Check::new(policy, &key, at(ms)).cost(2))).unwrap()
     };
     // The first denial ends with its window. The second and the third begin in the next window.
     for (client, ms) in [(0, 0), (0, 0), (1, 1_000), (1, 1_000), (2, 1_000), (2, 1_000)] {
@@ -243,9 +242,9 @@ fn a_refund_ends_the_denials_of_all_that_share_a_key_and_of_no_others() {
 /// A denial that is charged extends the wait, a token may have been answered before, and another cost may fit.
 #[test]
 fn a_check_whose_answer_may_differ_reaches_the_store() {
-    let (store, policy, key) = (Store::default(), &policies(4)[0], Key::new("ip:192.0.2.1"));
+    let (store, policy, key) = (Store::default(), &policies(4)[0], key());
     let limiter = DenyCache::new(&store);
-    let check = Check::new(policy, &key, NOW + Millis::new(500));
+    let check = Check::new(policy, &key, at(500));
     let ask = |check| block_on(limiter.check(check)).unwrap();
     assert_eq!(
         [check.cost(3), check.cost(2), check.cost(2)].map(|check| ask(check).is_allowed()),

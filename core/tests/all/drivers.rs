@@ -1,112 +1,22 @@
 //! The drivers of the store tiers, over small fake stores that can be made to misbehave.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 
 use pollster::block_on;
 use tidegate_core::store::{
-    Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, Swap, Versioned,
-    VersionedLimiter, VersionedValue,
+    Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, VersionedLimiter,
 };
 use tidegate_core::{
     Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, LimiterExt,
-    MemoryLimiter, Millis, Operation, Policy, Quota, Refund, Settle, Status, UnixMillis,
+    MemoryLimiter, Millis, Operation, Policy, Quota, Refund, Settle, Status,
 };
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{NOW, Table, at, per_minute, together, turn};
 
 fn policy() -> Policy {
     let burst = Quota::token_bucket(5, 2, Millis::from_secs(1)).unwrap().named("burst").unwrap();
     let minute = Quota::sliding_window(20, Millis::from_secs(60)).unwrap().named("minute").unwrap();
     Policy::new("api", [burst, minute]).unwrap()
-}
-
-/// A store of bytes with a version. It counts the writes, and can make them conflict.
-#[derive(Default)]
-struct Table {
-    rows: Mutex<HashMap<String, (Vec<u8>, u64)>>,
-    writes: AtomicU32,
-    /// How many writes lose to a concurrent writer.
-    rivals: AtomicU32,
-}
-
-impl Table {
-    fn write(&self, key: &str, bytes: &[u8], expected: Option<u64>) -> Swap {
-        let mut rows = self.rows.lock().unwrap();
-        let current = rows.get(key).map(|row| row.1);
-        let rival = self.rivals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if current != expected || rival.is_ok() {
-            return Swap::Conflict;
-        }
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        rows.insert(key.into(), (bytes.into(), current.unwrap_or(0) + 1));
-        Swap::Done
-    }
-
-    fn read(&self, key: &str) -> Option<(Vec<u8>, u64)> {
-        self.rows.lock().unwrap().get(key).cloned()
-    }
-}
-
-/// Yields once, so that other tasks run meanwhile, as during a network call.
-async fn turn() {
-    let mut waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Runs futures concurrently, polling each in turn.
-fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut slots: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    block_on(poll_fn(|context| {
-        for (future, answer) in slots.iter_mut().filter(|slot| slot.1.is_none()) {
-            if let Poll::Ready(ready) = future.as_mut().poll(context) {
-                *answer = Some(ready);
-            }
-        }
-        if slots.iter().all(|slot| slot.1.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    }));
-    slots.into_iter().filter_map(|slot| slot.1).collect()
-}
-
-impl Versioned for Table {
-    type Version = u64;
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.idempotency(false).round_trips(2)
-    }
-
-    async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
-        turn().await;
-        Ok(self.read(key).map(|(bytes, version)| VersionedValue { bytes, version }))
-    }
-
-    async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {
-        assert!(ttl > Millis::ZERO);
-        turn().await;
-        Ok(self.write(key, bytes, None))
-    }
-
-    async fn update(&self, key: &str, bytes: &[u8], version: u64, ttl: Millis) -> Result<Swap, Error> {
-        assert!(ttl > Millis::ZERO);
-        turn().await;
-        Ok(self.write(key, bytes, Some(version)))
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), Error> {
-        self.rows.lock().unwrap().remove(key);
-        Ok(())
-    }
 }
 
 #[derive(Default)]
@@ -119,12 +29,12 @@ impl BestEffort for Shelf {
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         turn().await;
-        Ok(self.0.read(key).map(|row| row.0))
+        Ok(self.0.row(key).map(|row| row.0))
     }
 
     async fn put(&self, key: &str, bytes: &[u8], _ttl: Millis) -> Result<(), Error> {
         turn().await;
-        let current = self.0.read(key).map(|row| row.1);
+        let current = self.0.row(key).map(|row| row.1);
         self.0.write(key, bytes, current);
         Ok(())
     }
@@ -140,7 +50,7 @@ fn decides_as_memory_does(limiter: &impl Limiter) {
     let (policy, memory) = (policy(), MemoryLimiter::new());
     let keys = ["ip:192.0.2.1", "ip:192.0.2.2"].map(Key::new);
     for step in 0..200u64 {
-        let (key, now) = (&keys[usize::from(step % 3 == 0)], NOW + Millis::new(step * 137));
+        let (key, now) = (&keys[usize::from(step % 3 == 0)], at(step * 137));
         let check = Check::new(&policy, key, now).cost(step % 7);
         let expected = memory.decide(check).unwrap();
         assert_eq!(block_on(limiter.check(check)).unwrap(), expected, "step {step}");
@@ -173,7 +83,7 @@ fn a_versioned_block_is_as_memorys_and_is_kept_until_it_ends() {
     let (policy, key) = (Policy::new("api", quotas).unwrap(), Key::new("k"));
     let (limiter, memory) = (VersionedLimiter::new(Table::default()), MemoryLimiter::new());
     for (at_ms, span_ms) in [(0, 7_000), (2_000, 90_000), (9_000, 1), (9_001, 0), (9_002, 5), (9_003, 0), (9_004, 0)] {
-        let now = NOW + Millis::new(at_ms);
+        let now = at(at_ms);
         let block = Block::new(&policy, &key, Millis::new(span_ms), now);
         block_on(limiter.block(block)).unwrap();
         block_on(memory.block(block)).unwrap();
@@ -227,7 +137,7 @@ fn a_corrupt_state_is_an_error_and_is_left_unchanged() {
         limiter.store().rows.lock().unwrap().insert(key.storage_key(&policy), (bytes.into(), 7));
         let error = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert_eq!(limiter.store().read(&key.storage_key(&policy)), Some((bytes.to_vec(), 7)));
+        assert_eq!(limiter.store().row(&key.storage_key(&policy)), Some((bytes.to_vec(), 7)));
     }
 }
 
@@ -325,7 +235,7 @@ impl Native for Platform {
 #[test]
 fn a_native_decision_has_only_what_the_platform_reports() {
     let limiter = NativeLimiter::new(Platform(AtomicU32::new(0)));
-    let window = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
+    let window = per_minute(2);
     let key = Key::new("k");
     let check = Check::new(&window, &key, NOW);
     let allowed: Vec<_> = (0..3).map(|_| block_on(limiter.check(check)).unwrap().is_allowed()).collect();

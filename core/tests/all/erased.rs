@@ -4,16 +4,13 @@
 use std::sync::Arc;
 
 use pollster::block_on;
-use tidegate_core::{
-    Check, DenyCache, ErasedLimiter, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, UnixMillis,
-};
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_core::{Check, DenyCache, ErasedLimiter, Key, Limiter, LimiterExt, MemoryLimiter, Refund};
+use tidegate_testing::{NOW, key, per_minute};
 
 /// Calls every operation.
 async fn exercise(limiter: impl Limiter) {
-    let policy = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
-    let key = Key::new("ip:192.0.2.1");
+    let policy = per_minute(2);
+    let key = key();
     let check = Check::new(&policy, &key, NOW);
     assert!(limiter.capabilities().refund);
     assert!(limiter.check(check.cost(2)).await.unwrap().is_allowed());
@@ -42,7 +39,7 @@ fn futures_of_an_erased_limiter_are_send() {
     let limiter: Arc<dyn ErasedLimiter> = Arc::new(MemoryLimiter::new());
     std::thread::spawn(move || block_on(exercise(limiter))).join().unwrap();
     fn assert_send<T: Send>(_: &T) {}
-    let policy = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(2);
     let (key, limiter) = (Key::new("k"), Box::new(MemoryLimiter::new()) as Box<dyn ErasedLimiter>);
     assert_send(&limiter.check(Check::new(&policy, &key, NOW)));
 }

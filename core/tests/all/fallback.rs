@@ -1,79 +1,15 @@
 //! The fallback: what it admits while its store is down, and when it asks the store again.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::{
-    Capabilities, Check, Decision, Error, ErrorKind, Fallback, Health, Key, Keys, Limiter, LimiterExt, Load,
-    MemoryLimiter, Millis, Operation, Origin, Policy, Quota, Refund, Reply, ResponseFields, Settle, Status, UnixMillis,
-    limiter_fn,
+    Capabilities, Check, Decision, ErrorKind, Fallback, Health, Keys, Limiter, LimiterExt, Load, MemoryLimiter, Millis,
+    Origin, Policy, Quota, Refund, ResponseFields, Settle, Status,
 };
-
-const START: u64 = 1_800_000_000_000;
-
-/// A store that fails on demand, and counts how often it is asked.
-#[derive(Clone, Default)]
-struct Store(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    memory: MemoryLimiter,
-    fails: Mutex<Option<ErrorKind>>,
-    /// Whether it does what it is asked, and fails to answer.
-    is_late: AtomicBool,
-    asked: AtomicU32,
-}
-
-impl Store {
-    fn fail(&self, kind: Option<ErrorKind>) {
-        *self.0.fails.lock().unwrap() = kind;
-    }
-
-    fn asked(&self) -> u32 {
-        self.0.asked.swap(0, Ordering::Relaxed)
-    }
-
-    fn ask(&self) -> Result<&MemoryLimiter, Error> {
-        self.0.asked.fetch_add(1, Ordering::Relaxed);
-        match *self.0.fails.lock().unwrap() {
-            Some(kind) if !self.0.is_late.load(Ordering::Relaxed) => Err(Error::new(kind, "on demand")),
-            _ => Ok(&self.0.memory),
-        }
-    }
-
-    /// Loses an answer if the store is late.
-    fn answer<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        match *self.0.fails.lock().unwrap() {
-            Some(kind) => answer.and(Err(Error::new(kind, "too late"))),
-            None => answer,
-        }
-    }
-}
-
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        self.answer(self.ask()?.apply(operation).await)
-    }
-}
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(START + ms)
-}
-
-fn window(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
-}
-
-fn key() -> Key {
-    Key::new("ip:192.0.2.1")
-}
+use tidegate_testing::{Declaring, FlakyStore, at, key, per_minute};
 
 /// How many of `count` requests are admitted, and by whom the last one was decided.
 fn admitted(limiter: &impl Limiter, policy: &Policy, ms: u64, count: u32) -> (u32, Result<Origin, ErrorKind>) {
@@ -88,10 +24,10 @@ fn admitted(limiter: &impl Limiter, policy: &Policy, ms: u64, count: u32) -> (u3
 
 #[test]
 fn an_outage_admits_the_share_and_the_store_counts_again_afterwards() {
-    let (store, policy) = (Store::default(), window(60));
+    let (store, policy) = (FlakyStore::default(), per_minute(60));
     let limiter = Fallback::new(store.clone(), 10).unwrap();
     assert_eq!(admitted(&limiter, &policy, 0, 50), (50, Ok(Origin::Store)));
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(admitted(&limiter, &policy, 100, 50), (6, Ok(Origin::Fallback)));
     assert_eq!(limiter.down_for(at(200)), Some(Millis::new(100)));
     store.fail(None);
@@ -99,34 +35,34 @@ fn an_outage_admits_the_share_and_the_store_counts_again_afterwards() {
     assert_eq!(admitted(&limiter, &policy, 1_200, 50), (10, Ok(Origin::Store)));
     assert_eq!(limiter.down_for(at(1_200)), None);
     // The share is not renewed by a second outage in the same window.
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     assert_eq!(admitted(&limiter, &policy, 1_300, 50), (0, Ok(Origin::Fallback)));
 }
 
 #[test]
 fn a_store_that_keeps_failing_is_asked_once_in_each_pause() {
-    let (store, policy) = (Store::default(), window(1_000));
+    let (store, policy) = (FlakyStore::default(), per_minute(1_000));
     let limiter = Fallback::new(store.clone(), 100).unwrap().breaker(3, Millis::new(500));
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     let _ = admitted(&limiter, &policy, 0, 10);
-    assert_eq!(store.asked(), 3);
+    assert_eq!(store.take_checks(), 3);
     let _ = admitted(&limiter, &policy, 499, 10);
-    assert_eq!(store.asked(), 0);
+    assert_eq!(store.take_checks(), 0);
     let _ = admitted(&limiter, &policy, 500, 10);
-    assert_eq!(store.asked(), 1);
+    assert_eq!(store.take_checks(), 1);
     // Requests of another thread are a little behind.
     let _ = admitted(&limiter, &policy, 498, 10);
-    assert_eq!(store.asked(), 0);
+    assert_eq!(store.take_checks(), 0);
     // A clock that is set back asks at once.
     let _ = admitted(&limiter, &policy, 0, 10);
-    assert_eq!(store.asked(), 1);
+    assert_eq!(store.take_checks(), 1);
 }
 
 #[test]
 fn a_long_outage_ends_the_fallback() {
-    let (store, policy) = (Store::default(), window(60));
+    let (store, policy) = (FlakyStore::default(), per_minute(60));
     let limiter = Fallback::new(store.clone(), 10).unwrap().at_most(Millis::from_secs(1));
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(admitted(&limiter, &policy, 0, 1), (1, Ok(Origin::Fallback)));
     assert_eq!(admitted(&limiter, &policy, 1_000, 1), (1, Ok(Origin::Fallback)));
     assert_eq!(admitted(&limiter, &policy, 1_001, 1), (0, Err(ErrorKind::Unavailable)));
@@ -137,33 +73,33 @@ fn a_long_outage_ends_the_fallback() {
 #[test]
 fn no_error_that_a_client_can_cause_is_replaced() {
     for kind in ErrorKind::ALL.into_iter().filter(|kind| !kind.is_store_failure()) {
-        let (store, policy) = (Store::default(), window(60));
+        let (store, policy) = (FlakyStore::default(), per_minute(60));
         let limiter = Fallback::new(store.clone(), 100).unwrap();
-        store.fail(Some(kind));
+        store.fail(kind);
         assert_eq!(admitted(&limiter, &policy, 0, 10), (0, Err(kind)));
-        assert_eq!(store.asked(), 10, "{kind} must not open the breaker");
+        assert_eq!(store.take_checks(), 10, "{kind} must not open the breaker");
     }
 }
 
 #[test]
 fn an_invalid_check_does_not_end_an_outage() {
-    let (store, policy) = (Store::default(), window(60));
+    let (store, policy) = (FlakyStore::default(), per_minute(60));
     let limiter = Fallback::new(store.clone(), 10).unwrap().at_most(Millis::from_secs(1));
     for ms in (0..1_200).step_by(100) {
-        store.fail(Some(ErrorKind::Unavailable));
+        store.fail(ErrorKind::Unavailable);
         let _ = admitted(&limiter, &policy, ms, 1);
-        store.fail(Some(ErrorKind::Invalid));
+        store.fail(ErrorKind::Invalid);
         let _ = admitted(&limiter, &policy, ms, 1);
     }
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(admitted(&limiter, &policy, 1_200, 1), (0, Err(ErrorKind::Unavailable)));
 }
 
 #[test]
 fn a_share_is_at_least_one() {
-    let (store, policy) = (Store::default(), window(9));
+    let (store, policy) = (FlakyStore::default(), per_minute(9));
     let limiter = Fallback::new(store.clone(), 10).unwrap();
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     assert_eq!(admitted(&limiter, &policy, 0, 5), (1, Ok(Origin::Fallback)));
     let slots = Policy::new("slots", [Quota::concurrency(4, Millis::from_secs(60)).unwrap()]).unwrap();
     let key = key();
@@ -179,17 +115,17 @@ fn a_share_is_at_least_one() {
 fn a_share_has_a_part_of_the_rate_and_the_whole_block() {
     let second = Millis::from_secs(1);
     for bucket in [Quota::token_bucket(100, 100, second), Quota::leaky_bucket(100, 100, second)] {
-        let (store, policy) = (Store::default(), Policy::new("api", [bucket.unwrap()]).unwrap());
+        let (store, policy) = (FlakyStore::default(), Policy::new("api", [bucket.unwrap()]).unwrap());
         let limiter = Fallback::new(store.clone(), 10).unwrap();
-        store.fail(Some(ErrorKind::Timeout));
+        store.fail(ErrorKind::Timeout);
         assert_eq!(admitted(&limiter, &policy, 0, 50), (10, Ok(Origin::Fallback)));
         assert_eq!(admitted(&limiter, &policy, 500, 50), (5, Ok(Origin::Fallback)));
     }
     let penalty = Quota::penalty(Millis::from_secs(20), 1, Millis::from_secs(20)).unwrap();
     let window = Quota::fixed_window(10, second).unwrap();
-    let (store, policy) = (Store::default(), Policy::new("api", [window, penalty]).unwrap());
+    let (store, policy) = (FlakyStore::default(), Policy::new("api", [window, penalty]).unwrap());
     let limiter = Fallback::new(store.clone(), 10).unwrap();
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     assert_eq!(admitted(&limiter, &policy, 0, 3), (1, Ok(Origin::Fallback)));
     assert_eq!(admitted(&limiter, &policy, 19_999, 3), (0, Ok(Origin::Fallback)));
     assert_eq!(admitted(&limiter, &policy, 20_000, 3), (1, Ok(Origin::Fallback)));
@@ -197,9 +133,9 @@ fn a_share_has_a_part_of_the_rate_and_the_whole_block() {
 
 #[test]
 fn a_cost_that_only_the_store_can_admit_is_denied_until_it_is_asked_again() {
-    let (store, policy, key) = (Store::default(), window(1_000), key());
+    let (store, policy, key) = (FlakyStore::default(), per_minute(1_000), key());
     let limiter = Fallback::new(store.clone(), 10).unwrap().breaker(1, Millis::from_secs(5));
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     let check = |ms, cost| block_on(limiter.check(Check::new(&policy, &key, at(ms)).cost(cost))).unwrap();
     assert!(check(0, 1).is_allowed());
     let denied = check(2_000, 200);
@@ -215,18 +151,18 @@ fn a_cost_that_only_the_store_can_admit_is_denied_until_it_is_asked_again() {
 
 #[test]
 fn an_observer_is_told_once_when_the_store_goes_down_and_once_when_it_is_back() {
-    let (store, policy, told) = (Store::default(), window(1_000), Arc::new(Mutex::new(Vec::new())));
+    let (store, policy, told) = (FlakyStore::default(), per_minute(1_000), Arc::new(Mutex::new(Vec::new())));
     let telling = Arc::clone(&told);
     let limiter =
         Fallback::new(store.clone(), 50).unwrap().observer(move |health| telling.lock().unwrap().push(health));
     let told = || std::mem::take(&mut *told.lock().unwrap());
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     let _ = admitted(&limiter, &policy, 0, 2);
     store.fail(None);
     // Two failures are no outage.
     let _ = admitted(&limiter, &policy, 10, 1);
     assert_eq!(told(), []);
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     for ms in [1_000, 2_000, 3_000, 4_000] {
         let _ = admitted(&limiter, &policy, ms, 25);
     }
@@ -238,12 +174,12 @@ fn an_observer_is_told_once_when_the_store_goes_down_and_once_when_it_is_back() 
 
 #[test]
 fn a_charge_is_settled_where_it_was_made() {
-    let (store, policy, key) = (Store::default(), window(100), key());
+    let (store, policy, key) = (FlakyStore::default(), per_minute(100), key());
     let limiter = Fallback::new(store.clone(), 50).unwrap();
     let hour = Millis::from_secs(3_600);
     let check = |token| block_on(limiter.check(Check::new(&policy, &key, at(0)).cost(20).idempotent(token, hour)));
     assert_eq!(check("a").unwrap().origin(), Origin::Store);
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     assert_eq!(check("b").unwrap().origin(), Origin::Fallback);
     let settle = |token| block_on(limiter.settle(Settle::new(&policy, &key, token, 5, at(10))));
     // The store has not answered, so it may have the charge.
@@ -264,13 +200,13 @@ fn a_charge_is_settled_where_it_was_made() {
 /// The store knows the charge, and says what is wrong with it.
 #[test]
 fn what_the_store_says_of_a_settlement_is_not_replaced() {
-    let (store, policy, key) = (Store::default(), window(100), key());
+    let (store, policy, key) = (FlakyStore::default(), per_minute(100), key());
     let limiter = Fallback::new(store.clone(), 50).unwrap();
     let check = Check::new(&policy, &key, at(0)).idempotent("a", Millis::from_secs(60));
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(block_on(limiter.check(check)).unwrap().origin(), Origin::Fallback);
     for kind in [ErrorKind::Corrupt, ErrorKind::Invalid] {
-        store.fail(Some(kind));
+        store.fail(kind);
         let settled = block_on(limiter.settle(Settle::new(&policy, &key, "a", 1, at(2_000))));
         assert_eq!(settled.unwrap_err().kind(), kind);
     }
@@ -279,17 +215,17 @@ fn what_the_store_says_of_a_settlement_is_not_replaced() {
 /// Two requests are admitted without the store. It is asked about one of them again, and goes down before the other one is settled.
 #[test]
 fn a_retry_that_reaches_the_store_forgets_no_other_charge_of_the_fallback() {
-    let (store, policy, key) = (Store::default(), window(100), key());
+    let (store, policy, key) = (FlakyStore::default(), per_minute(100), key());
     let limiter = Fallback::new(store.clone(), 50).unwrap();
     let check = |token, ms| {
         let check = Check::new(&policy, &key, at(ms)).idempotent(token, Millis::from_secs(60));
         block_on(limiter.check(check)).unwrap().origin()
     };
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(["x", "y", "z", "a", "b"].map(|token| check(token, 0)), [Origin::Fallback; 5]);
     store.fail(None);
     assert_eq!(check("a", 2_000), Origin::Store);
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     let settle = |token| block_on(limiter.settle(Settle::new(&policy, &key, token, 0, at(2_100))));
     assert_eq!(settle("b").unwrap().origin(), Origin::Fallback);
     // Both may have this one.
@@ -298,7 +234,7 @@ fn a_retry_that_reaches_the_store_forgets_no_other_charge_of_the_fallback() {
 
 #[test]
 fn all_calls_reach_the_store_and_an_outage_replaces_checks_and_peeks_alone() {
-    let (store, policy, key) = (Store::default(), window(60), key());
+    let (store, policy, key) = (FlakyStore::default(), per_minute(60), key());
     let limiter = Fallback::new(store.clone(), 50).unwrap();
     let peek = || block_on(limiter.peek(Check::new(&policy, &key, at(0)))).unwrap();
     let refund = || block_on(limiter.refund(Refund::new(&policy, &key, 5, at(0), at(0))));
@@ -307,7 +243,7 @@ fn all_calls_reach_the_store_and_an_outage_replaces_checks_and_peeks_alone() {
     assert_eq!(peek().binding().remaining(), Some(45));
     block_on(limiter.reset(&policy, Keys::from(&key))).unwrap();
     assert_eq!(peek().binding().remaining(), Some(60));
-    store.fail(Some(ErrorKind::Unavailable));
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(refund().unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(block_on(limiter.reset(&policy, Keys::from(&key))).unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(admitted(&limiter, &policy, 0, 31), (30, Ok(Origin::Fallback)));
@@ -318,7 +254,7 @@ fn all_calls_reach_the_store_and_an_outage_replaces_checks_and_peeks_alone() {
 #[test]
 fn the_declared_ceiling_has_the_share_of_each_location() {
     let ceiling = |percent, limit, quota| {
-        let limiter = Fallback::new(Store::default(), percent).unwrap();
+        let limiter = Fallback::new(FlakyStore::default(), percent).unwrap();
         limiter.capabilities().accuracy.ceiling(Load { limit, quota, in_flight: 1, locations: 3 })
     };
     assert_eq!((ceiling(10, 60, 60), ceiling(100, 60, 60), ceiling(10, 5, 5)), (60 + 3 * 6, 60 + 3 * 60, 5 + 3));
@@ -329,27 +265,19 @@ fn the_declared_ceiling_has_the_share_of_each_location() {
 #[test]
 fn a_percentage_is_from_1_to_100() {
     for percent in [0, 101] {
-        let error = Fallback::new(Store::default(), percent).map(|_| ()).unwrap_err();
+        let error = Fallback::new(FlakyStore::default(), percent).map(|_| ()).unwrap_err();
         assert_eq!(error.to_string(), format!("percent: {percent} is out of range; write 1 to 100"));
     }
 }
 
-/// A limiter with other features than its own.
-fn declared(store: Store, can: Capabilities) -> impl Limiter {
-    limiter_fn(can, move |operation| {
-        operation.verify(&can)?;
-        block_on(store.apply(operation))
-    })
-}
-
 #[test]
 fn another_store_decides_in_place_of_the_memory() {
-    let (store, backup, policy) = (Store::default(), Store::default(), window(60));
+    let (store, backup, policy) = (FlakyStore::default(), FlakyStore::default(), per_minute(60));
     let simple = Capabilities::EXACT.idempotency(false).reset(false);
     // Two processes share the backup, and so the share.
     let [one, other] =
-        [(); 2].map(|()| Fallback::new(store.clone(), 50).unwrap().backup(declared(backup.clone(), simple)).unwrap());
-    store.fail(Some(ErrorKind::Unavailable));
+        [(); 2].map(|()| Fallback::new(store.clone(), 50).unwrap().backup(Declaring(simple, backup.clone())).unwrap());
+    store.fail(ErrorKind::Unavailable);
     assert_eq!(admitted(&one, &policy, 0, 20), (20, Ok(Origin::Fallback)));
     assert_eq!(admitted(&other, &policy, 0, 20), (10, Ok(Origin::Fallback)));
     // What the backup cannot do fails as the store does.
@@ -363,7 +291,7 @@ fn another_store_decides_in_place_of_the_memory() {
     block_on(one.reset(&policy, Keys::from(&key))).unwrap();
     assert_eq!(admitted(&one, &policy, 2_000, 1), (1, Ok(Origin::Store)));
 
-    let wide = Fallback::new(Store::default(), 50).unwrap();
+    let wide = Fallback::new(FlakyStore::default(), 50).unwrap();
     let error = Fallback::new(store, 50).unwrap().backup(wide).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("max(50 % x limit, 1) x locations"), "{error}");
@@ -372,16 +300,16 @@ fn another_store_decides_in_place_of_the_memory() {
 /// In whichever order the settings are made.
 #[test]
 fn a_backup_changes_no_other_setting() {
-    let (store, policy, told) = (Store::default(), window(60), Arc::new(Mutex::new(0)));
+    let (store, policy, told) = (FlakyStore::default(), per_minute(60), Arc::new(Mutex::new(0)));
     let telling = Arc::clone(&told);
     let limiter = Fallback::new(store.clone(), 10).unwrap().breaker(1, Millis::from_secs(5)).observer(move |_| {
         *telling.lock().unwrap() += 1;
     });
     let limiter = limiter.at_most(Millis::from_secs(7)).backup(MemoryLimiter::new()).unwrap();
-    store.fail(Some(ErrorKind::Timeout));
+    store.fail(ErrorKind::Timeout);
     assert_eq!(admitted(&limiter, &policy, 0, 1), (1, Ok(Origin::Fallback)));
     let _ = admitted(&limiter, &policy, 4_999, 10);
-    assert_eq!((store.asked(), *told.lock().unwrap()), (1, 1));
+    assert_eq!((store.take_checks(), *told.lock().unwrap()), (1, 1));
     assert_eq!(admitted(&limiter, &policy, 7_001, 1), (0, Err(ErrorKind::Timeout)));
 }
 
@@ -410,7 +338,7 @@ proptest! {
         steps in prop::collection::vec((0_u64..700, any::<bool>(), 0_usize..4, 1_u32..20), 1..40),
     ) {
         let policy = Policy::new("api", [quota]).unwrap();
-        let store = Store::default();
+        let store = FlakyStore::default();
         let fallback = || Fallback::new(store.clone(), percent).unwrap().breaker(1, Millis::new(300));
         let limiters: Vec<_> = (0..processes).map(|_| fallback()).collect();
         let (mut ms, mut history) = (0, Vec::new());
@@ -442,14 +370,16 @@ proptest! {
     ) {
         let quota = if slots { Quota::concurrency(limit, Millis::from_secs(600)) } else { Quota::fixed_window(limit, Millis::from_secs(86_400)) };
         let policy = Policy::new("api", [quota.unwrap()]).unwrap();
-        let (store, key) = (Store::default(), key());
+        let (store, key) = (FlakyStore::default(), key());
         let limiter = Fallback::new(store.clone(), 30).unwrap().breaker(2, Millis::new(300));
         let (mut ms, mut open) = (0, Vec::new());
         let settle = |token: &String, ms| block_on(limiter.settle(Settle::new(&policy, &key, token, 0, at(ms))));
         for (nth, (pause, health, is_retried, ends)) in steps.into_iter().enumerate() {
             ms += pause;
-            store.fail((health > 1).then_some(ErrorKind::Timeout));
-            store.0.is_late.store(health == 2, Ordering::Relaxed);
+            match health {
+                2 => store.lose_answers(ErrorKind::Timeout),
+                _ => store.fail((health > 1).then_some(ErrorKind::Timeout)),
+            }
             let token = nth.to_string();
             for _ in 0..=u8::from(is_retried) {
                 let check = Check::new(&policy, &key, at(ms)).idempotent(&token, Millis::from_secs(600));
@@ -468,7 +398,7 @@ proptest! {
             prop_assert!(settled.is_ok() || settled.is_err_and(|error| error.kind() == ErrorKind::UnknownCharge));
         }
         let check = Check::new(&policy, &key, at(ms)).idempotent("last", Millis::from_secs(600));
-        let left = block_on(store.0.memory.peek(check)).unwrap();
+        let left = block_on(store.memory().peek(check)).unwrap();
         prop_assert_eq!(left.binding().remaining(), Some(limit));
     }
 }

@@ -4,16 +4,13 @@
 
 use std::net::IpAddr;
 
-use crate::gate_readings::lesser;
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::gate::{Gate, OnFailure, Prepared, Reason, Request, Rule, Rules, Verdict};
 use tidegate_core::{
     Block, ClientIpSource, Error, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Platform, ResponseFields,
-    UnixMillis,
 };
-
-pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{Declaring, NOW, at, failing, key};
 
 pub(crate) const RULES: &str = r#"
 [api_keys]
@@ -195,7 +192,7 @@ fn a_charge_that_takes_a_slot_is_forgotten_with_the_slot() {
             pending.settle_later();
         }
         assert!(matches!(block_on(gate.decide(&pending)), Verdict::Pass(_)));
-        let settled = block_on(gate.settle(&pending.hold().unwrap(), 0, NOW + Millis::new(after_ms)));
+        let settled = block_on(gate.settle(&pending.hold().unwrap(), 0, at(after_ms)));
         settled.is_err_and(|error| error.kind() == ErrorKind::UnknownCharge)
     };
     for (within, settles_later, after_ms, expected) in [
@@ -248,7 +245,7 @@ fn a_key_that_is_blocked_by_hand_is_refused() {
     let store = MemoryLimiter::new();
     let gate = Gate::new(parse(text).unwrap(), &store, ClientIpSource::new(Platform::Direct)).unwrap();
     assert_eq!(outcome(&gate, &request("GET", "/")), "4 of 5");
-    let (rules, key) = (gate.rules(), Key::new("ip:192.0.2.1"));
+    let (rules, key) = (gate.rules(), key());
     let keys = [("ip", &key)];
     let policy = rules.rules()[0].policies().next().unwrap();
     block_on(store.block(Block::new(policy, &keys, Millis::from_secs(90), NOW))).unwrap();
@@ -295,7 +292,7 @@ fn a_policy_placed_by_key_is_stored_beside_the_others_of_that_key() {
     };
     let (login, site) = (limit("login"), limit("site"));
     let both = tidegate_core::Policy::join([&login, &site]).unwrap();
-    let key = Key::new("ip:192.0.2.1");
+    let key = key();
     let named = [("ip", &key)];
     let keys = tidegate_core::Keys::from(&named);
     let stored = keys.storage_keys(&both).unwrap();
@@ -314,11 +311,6 @@ fn a_gate_needs_a_store() {
     let source = ClientIpSource::new(Platform::Direct);
     let error = Gate::with_stores(parse(RULES).unwrap(), [], source).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "stores: none; give at least one");
-}
-
-/// A limiter that always fails.
-pub(crate) fn failing(kind: ErrorKind) -> impl tidegate_core::Limiter {
-    tidegate_core::limiter_fn(tidegate_core::Capabilities::EXACT, move |_| Err(Error::new(kind, "down")))
 }
 
 proptest! {
@@ -471,7 +463,7 @@ fn a_rule_may_give_an_estimate_if_its_store_can_settle_it() {
     assert_eq!(settled.binding().remaining(), Some(9));
     let both = parse(&text.replace("estimate = 6", "estimate = 6\ncost = 2")).unwrap_err().to_string();
     assert!(both.ends_with("the rule has a cost, too; write one of them"), "{both}");
-    let unable = lesser(tidegate_core::Capabilities::EXACT.idempotency(false));
+    let unable = Declaring(tidegate_core::Capabilities::EXACT.idempotency(false), MemoryLimiter::new());
     let unable = Gate::new(parse(text).unwrap(), unable, ClientIpSource::new(Platform::Direct)).err().unwrap();
     assert_eq!(unable.to_string(), "rule \"/*\": this store does not support settlements of an estimate");
 }
@@ -484,7 +476,7 @@ fn a_rule_may_give_a_cost_if_its_store_counts_costs() {
         );
         let rules = parse(&text).unwrap();
         assert_eq!(rules.rules()[0].cost(), cost);
-        Gate::new(rules, lesser(can), ClientIpSource::new(Platform::Direct)).map(|_| ())
+        Gate::new(rules, Declaring(can, MemoryLimiter::new()), ClientIpSource::new(Platform::Direct)).map(|_| ())
     };
     let (able, unable) = (tidegate_core::Capabilities::EXACT, tidegate_core::Capabilities::EXACT.costs(false));
     assert!(of(1, able).is_ok() && of(2, able).is_ok() && of(1, unable).is_ok());

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_core::gate::{Event, EventSink, Events, Gate, LogLimit, OnFailure, Outcome, Rules, Tally};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tidegate_testing::{at, failing};
 
-use crate::gate::{NOW, failing, gate, outcome, parse, request};
+use crate::gate::{gate, outcome, parse, request};
 
 #[test]
 fn each_decision_is_one_event_without_personal_data() {
@@ -152,7 +153,7 @@ fn a_sink_that_logs_says_so_for_its_pair() {
 #[test]
 fn failures_of_each_kind_are_logged_once_a_second() {
     let limit = LogLimit::default();
-    let admit = |kind, ms| limit.admit(kind, NOW + Millis::new(ms));
+    let admit = |kind, ms| limit.admit(kind, at(ms));
     assert_eq!([admit(ErrorKind::Timeout, 0), admit(ErrorKind::Corrupt, 0)], [Some(0), Some(0)]);
     assert_eq!([admit(ErrorKind::Timeout, 999), admit(ErrorKind::Timeout, 1_000)], [None, Some(1)]);
     assert_eq!(admit(ErrorKind::Corrupt, 1_000), Some(0));

@@ -4,8 +4,9 @@
 
 use tidegate_core::gate::{Gate, Listed, Request, Rule, Rules};
 use tidegate_core::{ClientIpSource, ErrorKind, MemoryLimiter, Platform};
+use tidegate_testing::NOW;
 
-use crate::gate::{NOW, RULES, outcome, parse, request};
+use crate::gate::{RULES, outcome, parse, request};
 
 #[test]
 fn errors_name_the_file_the_line_the_value_and_the_fix() {

@@ -10,12 +10,11 @@ use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
 use tidegate_core::{
     Check, ClientIpSource, ErasedLimiter, Error, ErrorKind, Fallback, Key, LimiterExt as _, MemoryLimiter, Millis,
-    Origin, Platform, Policy, Quota, UnixMillis,
+    Origin, Platform, UnixMillis,
 };
+use tidegate_testing::{NOW, at, per_minute};
 
 use crate::lending::store::Store;
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 const RULES: &str = r#"
 [limits.api]
@@ -119,7 +118,7 @@ fn a_host_that_asks_after_responses_keeps_no_request_waiting() {
     block_on(gate.after(NOW));
     store.calls();
     for nth in 0..100 {
-        let now = NOW + Millis::new(40 + nth);
+        let now = at(40 + nth);
         assert_eq!(ask_at(&gate, now, "/", None, 1).1, HashMap::from([(Origin::Lease, 1)]));
         assert_eq!(store.calls(), (0, 0), "request {nth} has waited");
         block_on(gate.after(now));
@@ -178,7 +177,7 @@ fn what_is_left_of_a_loan_is_returned_when_the_store_is_back() {
     assert_eq!(ask(&gate, "/", 30).0, 30);
     store.is_down(true);
     let headers = [("cf-connecting-ip", "192.0.2.1")];
-    let more_than_a_loan = Request::new("GET", "/", &headers, NOW + Millis::new(30)).cost(25);
+    let more_than_a_loan = Request::new("GET", "/", &headers, at(30)).cost(25);
     let verdict = block_on(gate.check(&more_than_a_loan));
     assert_eq!(verdict.decision().unwrap().origin(), Origin::Fallback);
     store.is_down(false);
@@ -202,7 +201,7 @@ fn a_loan_says_nothing_about_whether_the_store_is_up() {
     let borrowing =
         LendingLimiter::new(AtomicLimiter::new(store.clone()), Lease::new(50, Millis::from_secs(10))).unwrap();
     let limiter = Fallback::new(borrowing, 10).unwrap();
-    let policy = Policy::new("api", [Quota::fixed_window(300, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(300);
     let origin = |key: &str| {
         let key = Key::new(key);
         block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().origin()

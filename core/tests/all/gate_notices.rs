@@ -2,59 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "gate")]
 
-use std::sync::{Arc, Mutex};
-
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Notice, Prepared, Request, Rules, Verdict};
-use tidegate_core::{
-    Capabilities, ClientIpSource, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter, Millis, Operation, Platform,
-    Reply, UnixMillis,
-};
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-const ADVICE: &str = "open the port of the store";
-const SECRET: &str = "redis://user:hunter2@10.0.0.7";
-
-/// A store that fails on demand, and says what must not be in a log.
-#[derive(Clone, Default)]
-struct Store {
-    counts: Arc<MemoryLimiter>,
-    fails: Arc<Mutex<Option<ErrorKind>>>,
-}
-
-impl Store {
-    fn fails(&self, kind: impl Into<Option<ErrorKind>>) {
-        *self.fails.lock().unwrap() = kind.into();
-    }
-
-    fn up(&self) -> Result<(), Error> {
-        let fails = *self.fails.lock().unwrap();
-        let failed = |kind| Error::new(kind, format!("cannot reach {SECRET}")).with_source(SECRET).with_advice(ADVICE);
-        fails.map_or(Ok(()), |kind| Err(failed(kind)))
-    }
-}
-
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        self.counts.capabilities()
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        if let Operation::Check(_) | Operation::Settle(_) = operation {
-            self.up()?;
-        }
-        self.counts.apply(operation).await
-    }
-}
+use tidegate_core::{ClientIpSource, ErasedLimiter, Error, ErrorKind, Millis, Platform};
+use tidegate_testing::{ADVICE, FlakyStore, NOW, at};
 
 /// A gate with the stores `main` and `other`, and this table `stores`.
-fn gate(stores: &str, main: &Store) -> Gate<'static> {
+fn gate(stores: &str, main: &FlakyStore) -> Gate<'static> {
     let text = format!(
         r#"{{ "stores": {stores},
             "limits": {{ "api": {{ "quotas": [{{ "algorithm": "fixed_window", "limit": 1000000, "window_ms": 86400000, "by": "ip" }}] }} }},
             "rules": [{{ "name": "all", "limits": ["api"], "on_failure": "open" }}] }}"#
     );
-    let [main, other] = [main.clone(), Store::default()].map(|store| Box::new(store) as Box<dyn ErasedLimiter>);
+    let [main, other] = [main.clone(), FlakyStore::default()].map(|store| Box::new(store) as Box<dyn ErasedLimiter>);
     let rules = Rules::parse("rules.json", &text).unwrap();
     Gate::with_stores(rules, [("main", main), ("other", other)], ClientIpSource::new(Platform::Cloudflare)).unwrap()
 }
@@ -62,7 +22,7 @@ fn gate(stores: &str, main: &Store) -> Gate<'static> {
 /// The notices of requests that are 100 ms apart.
 fn notices(gate: &Gate<'_>, at_ms: impl Iterator<Item = u64>) -> Vec<Notice> {
     let headers = [("cf-connecting-ip", "192.0.2.1")];
-    let ask = |ms| block_on(gate.check(&Request::new("GET", "/", &headers, NOW + Millis::new(100 * ms))));
+    let ask = |ms| block_on(gate.check(&Request::new("GET", "/", &headers, at(100 * ms))));
     at_ms.map(ask).filter_map(|verdict| verdict.notice().cloned()).collect()
 }
 
@@ -73,13 +33,13 @@ fn a_store_that_goes_down_is_one_notice_and_so_is_its_return_in_each_outage() {
         (r#"{ "main": { "fallback": "other" } }"#, Some("other")),
         (r#"{ "main": { "deny_cache": true, "fallback": { "store": "other", "at_most_ms": 2000 } } }"#, Some("other")),
     ] {
-        let main = Store::default();
+        let main = FlakyStore::default();
         let gate = gate(stores, &main);
         let mut told = notices(&gate, 0..100);
         for (begin, kind) in [(100, ErrorKind::Timeout), (300, ErrorKind::Unavailable), (500, ErrorKind::Timeout)] {
-            main.fails(kind);
+            main.fail(kind);
             told.extend(notices(&gate, begin..begin + 100));
-            main.fails(None);
+            main.fail(None);
             told.extend(notices(&gate, begin + 100..begin + 200));
         }
         let kinds: Vec<_> = told
@@ -107,11 +67,11 @@ fn a_store_that_goes_down_is_one_notice_and_so_is_its_return_in_each_outage() {
 
 #[test]
 fn a_store_that_flaps_is_at_most_two_notices_a_second() {
-    let main = Store::default();
+    let main = FlakyStore::default();
     let gate = gate("{}", &main);
     let mut told = Vec::new();
     for ms in 0..100 {
-        main.fails((ms % 2 == 0).then_some(ErrorKind::Timeout));
+        main.fail((ms % 2 == 0).then_some(ErrorKind::Timeout));
         told.extend(notices(&gate, ms..ms + 1));
     }
     let downs = told.iter().filter(|notice| matches!(notice, Notice::Down { .. })).count();
@@ -121,31 +81,31 @@ fn a_store_that_flaps_is_at_most_two_notices_a_second() {
 
 #[test]
 fn a_store_that_is_asked_first_goes_down_in_no_silence() {
-    let near = Store::default();
+    let near = FlakyStore::default();
     let text = r#"{ "stores": { "main": { "near": { "store": "near", "limit": "flood" } } },
         "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 1000, "window_ms": 1000, "by": "ip" }] },
                     "flood": { "quotas": [{ "algorithm": "fixed_window", "limit": 1000, "window_ms": 1000, "by": "ip" }] } },
         "rules": [{ "limits": ["api"] }] }"#;
-    let stores = [("main", Store::default()), ("near", near.clone())];
+    let stores = [("main", FlakyStore::default()), ("near", near.clone())];
     let stores = stores.map(|(name, store)| (name, Box::new(store) as Box<dyn ErasedLimiter>));
     let rules = Rules::parse("rules.json", text).unwrap();
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare)).unwrap();
-    near.fails(ErrorKind::Timeout);
+    near.fail(ErrorKind::Timeout);
     let told = notices(&gate, 0..50);
     assert_eq!(
         told,
         [Notice::Down { store: "near".into(), error: ErrorKind::Timeout, replaced: None, advice: Some(ADVICE) }]
     );
-    near.fails(None);
+    near.fail(None);
     assert!(matches!(&notices(&gate, 50..60)[..], [Notice::Up { .. }]));
 }
 
 #[test]
 fn other_failures_are_told_once_a_second_for_each_kind_also_those_of_the_application() {
-    let main = Store::default();
+    let main = FlakyStore::default();
     let gate = gate("{}", &main);
     for kind in ErrorKind::ALL.into_iter().filter(|kind| !kind.is_store_failure()) {
-        main.fails(kind);
+        main.fail(kind);
         let told = notices(&gate, 0..25);
         let expected = [0, 9, 9].map(|suppressed| Notice::Failed {
             rule: "all".into(),
@@ -156,7 +116,7 @@ fn other_failures_are_told_once_a_second_for_each_kind_also_those_of_the_applica
         assert_eq!(told, expected);
         assert!(!told[1].to_string().contains("hunter2") && told[1].to_string().ends_with(ADVICE), "{}", told[1]);
     }
-    main.fails(None);
+    main.fail(None);
     let headers = [("cf-connecting-ip", "192.0.2.1")];
     let request = Request::new("GET", "/", &headers, NOW + Millis::from_secs(60));
     let Prepared::Pending(pending) = gate.prepare(&request) else { panic!() };

@@ -12,8 +12,9 @@ use tidegate_core::{
     Capabilities, ClientIpSource, ErasedLimiter, ErrorKind, Limiter, MemoryLimiter, Millis, Platform, Sharded,
     UnixMillis, limiter_fn,
 };
+use tidegate_testing::{Declaring, NOW, at, failing};
 
-use crate::gate::{NOW, failing, outcome, parse, request};
+use crate::gate::{outcome, parse, request};
 
 /// Rules with a limit for all paths and one for `/login`, of so many requests a minute. The rules have these lines.
 fn site_and_login(limits: [u32; 2], site: &str, login: &str) -> Rules {
@@ -225,20 +226,11 @@ fn a_preflight_is_exempt_by_an_option_and_only_from_rules_that_are_not_for_optio
     }
 }
 
-/// A store that declares less than it can.
-pub(crate) fn lesser(can: Capabilities) -> impl Limiter {
-    let memory = MemoryLimiter::new();
-    limiter_fn(can, move |operation| {
-        operation.verify(&can)?;
-        block_on(memory.apply(operation))
-    })
-}
-
 #[test]
 fn readings_that_one_store_cannot_decide_together_are_decided_one_after_another() {
     let gate = |limits| {
         let rules = site_and_login(limits, "limits = ['site']", "limits = ['login']");
-        gate(rules, lesser(Capabilities::EXACT.max_quotas(1)))
+        gate(rules, Declaring(Capabilities::EXACT.max_quotas(1), MemoryLimiter::new()))
     };
     let few = gate([4, 3]);
     let outcomes: Vec<_> = (0..4).map(|_| outcome(&few, &request("POST", "//login/"))).collect();
@@ -267,7 +259,7 @@ fn the_terms_are_the_strictest_of_all_rules_that_apply() {
         // Both rules have the limit of all paths, which is charged once.
         assert_eq!(outcome(&counted, &request("GET", "/")), left);
         let Verdict::Pass(pass) = block_on(counted.check(&request("POST", "//login").token("one"))) else { panic!() };
-        let settled = block_on(counted.settle(pass.hold().unwrap(), 0, NOW + Millis::new(2_999))).unwrap();
+        let settled = block_on(counted.settle(pass.hold().unwrap(), 0, at(2_999))).unwrap();
         assert_eq!(settled.binding().remaining(), Some(45));
 
         let failing = gate(rules(), failing(ErrorKind::Unavailable));

@@ -2,58 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "gate")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{
-    Capabilities, ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter,
-    Millis, Operation, Origin, Platform, Reply, UnixMillis,
+    ClientIpSource, Decision, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, MemoryLimiter, Millis, Operation,
+    Origin, Platform, limiter_fn,
 };
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-
-/// A store that keeps what it is asked for and can be switched off.
-#[derive(Clone, Default)]
-struct Store(Arc<State>);
-
-#[derive(Default)]
-struct State {
-    counts: MemoryLimiter,
-    is_down: AtomicBool,
-    /// Whether it decides on one place at a time, as a Durable Object does.
-    has_places: AtomicBool,
-    /// The names of the rows of each check.
-    checks: Mutex<Vec<Vec<String>>>,
-}
-
-impl Store {
-    fn is_down(&self, down: bool) {
-        self.0.is_down.store(down, Ordering::Relaxed);
-    }
-
-    fn checks(&self) -> usize {
-        self.0.checks.lock().unwrap().len()
-    }
-}
-
-impl Limiter for Store {
-    fn capabilities(&self) -> Capabilities {
-        let can = self.0.counts.capabilities();
-        if self.0.has_places.load(Ordering::Relaxed) { can.dimensions(Dimensions::Grouped) } else { can }
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        if let Operation::Check(check) = operation {
-            self.0.checks.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
-            if self.0.is_down.load(Ordering::Relaxed) {
-                return Err(Error::new(ErrorKind::Unavailable, "switched off"));
-            }
-        }
-        self.0.counts.apply(operation).await
-    }
-}
+use tidegate_testing::{FlakyStore, NOW};
 
 /// A rules file with this table `stores`. The limit `api` is 10, `next` 3 and `flood` 20.
 fn rules(stores: &str) -> Result<Rules, Error> {
@@ -64,8 +21,8 @@ fn rules(stores: &str) -> Result<Rules, Error> {
     Rules::parse("rules.json", &text)
 }
 
-fn gate(stores: &str, main: &Store, other: &Store) -> Result<Gate<'static>, Error> {
-    let of = |store: &Store| Box::new(store.clone()) as Box<dyn ErasedLimiter>;
+fn gate(stores: &str, main: &FlakyStore, other: &FlakyStore) -> Result<Gate<'static>, Error> {
+    let of = |store: &FlakyStore| Box::new(store.clone()) as Box<dyn ErasedLimiter>;
     Gate::with_stores(
         rules(stores)?,
         [("main", of(main)), ("other", of(other))],
@@ -84,15 +41,15 @@ fn passed(gate: &Gate<'_>, count: u64, after: Millis) -> (u64, Option<Origin>) {
 
 #[test]
 fn another_store_replaces_one_that_is_down() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     let gate = gate(r#"{ "main": { "fallback": { "store": "other", "percent": 20 } } }"#, &main, &other).unwrap();
     assert_eq!(passed(&gate, 5, Millis::ZERO), (5, Some(Origin::Store)));
-    main.is_down(true);
+    main.fail(ErrorKind::Unavailable);
     assert_eq!(passed(&gate, 5, Millis::ZERO), (2, Some(Origin::Fallback)));
-    main.is_down(false);
+    main.fail(None);
     assert_eq!(passed(&gate, 9, Millis::from_secs(2)), (5, Some(Origin::Store)));
     // A reload that leaves this table as it is keeps what the replacement has counted.
-    main.is_down(true);
+    main.fail(ErrorKind::Unavailable);
     gate.reload(rules(r#"{ "main": { "fallback": { "store": "other", "percent": 20 } } }"#).unwrap()).unwrap();
     assert_eq!(passed(&gate, 5, Millis::from_secs(3)), (0, Some(Origin::Fallback)));
     gate.reload(rules("{}").unwrap()).unwrap();
@@ -101,28 +58,28 @@ fn another_store_replaces_one_that_is_down() {
 
 #[test]
 fn denials_are_cached_but_not_those_of_a_replacement() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     let cached = gate(r#"{ "main": { "deny_cache": true, "fallback": "other" } }"#, &main, &other).unwrap();
     assert_eq!(passed(&cached, 20, Millis::ZERO), (10, Some(Origin::DenyCache)));
-    assert_eq!(main.checks(), 11);
+    assert_eq!(main.take_checks(), 11);
     let later = Millis::from_secs(60);
-    main.is_down(true);
+    main.fail(ErrorKind::Unavailable);
     assert_eq!(passed(&cached, 3, later), (1, Some(Origin::Fallback)));
-    main.is_down(false);
+    main.fail(None);
     assert_eq!(passed(&cached, 20, later + Millis::from_secs(2)), (10, Some(Origin::DenyCache)));
 }
 
 #[test]
 fn a_near_store_is_asked_first() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     let tiered = gate(r#"{ "main": { "near": { "store": "other", "limit": "flood" } } }"#, &main, &other).unwrap();
     assert_eq!(passed(&tiered, 50, Millis::ZERO), (10, Some(Origin::Near)));
-    assert_eq!((main.checks(), other.checks()), (20, 50));
+    assert_eq!((main.take_checks(), other.take_checks()), (20, 50));
 }
 
 #[test]
 fn a_proposal_is_counted_and_does_not_decide() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     let shadowed = gate(r#"{ "main": { "shadow": { "api": "next" } } }"#, &main, &other).unwrap();
     assert_eq!(passed(&shadowed, 12, Millis::ZERO), (10, Some(Origin::Store)));
     let [(store, limit, counts)] = &shadowed.shadows()[..] else { panic!() };
@@ -142,15 +99,22 @@ fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
         },
         "rules": [{ "limits": ["site"] }, { "path": "/login", "limits": ["login"] }]
     }"#;
-    let store = Store::default();
-    store.0.has_places.store(true, Ordering::Relaxed);
-    let stores = [("main", Box::new(store.clone()) as Box<dyn ErasedLimiter>)];
+    // It decides on one place at a time, as a Durable Object does, and keeps the names of the rows of each check.
+    let (memory, checks) = (MemoryLimiter::new(), Arc::new(Mutex::new(Vec::new())));
+    let kept = Arc::clone(&checks);
+    let store = limiter_fn(memory.capabilities().dimensions(Dimensions::Grouped), move |operation| {
+        if let Operation::Check(check) = operation {
+            kept.lock().unwrap().push(check.keys.storage_keys(check.policy)?.rows().to_vec());
+        }
+        block_on(memory.apply(operation))
+    });
+    let stores = [("main", Box::new(store) as Box<dyn ErasedLimiter>)];
     let rules = Rules::parse("rules.json", text).unwrap();
     let gate = Gate::with_stores(rules, stores, ClientIpSource::new(Platform::Cloudflare)).unwrap();
     let headers = [("cf-connecting-ip", "192.0.2.1")];
     let ask = |path| {
         let _ = block_on(gate.check(&Request::new("GET", path, &headers, NOW)));
-        std::mem::take(&mut *store.0.checks.lock().unwrap())
+        std::mem::take(&mut *checks.lock().unwrap())
     };
     let row = |limit: &str| format!("tg1:@ip:ip:192.0.2.1|{limit}");
     assert_eq!(ask("/"), [[row("site@ip:fw60000")]]);
@@ -161,7 +125,7 @@ fn a_store_of_one_place_for_each_key_decides_by_all_rules_at_once() {
 
 #[test]
 fn what_is_around_a_store_is_explained() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     let stores = r#"{ "main": { "deny_cache": { "hold_ms": 5000 }, "fallback": "other", "shadow": { "api": "next" }, "near": { "store": "other", "limit": "flood" } } }"#;
     let gate = gate(stores, &main, &other).unwrap();
     assert!(gate.rules().warnings().is_empty());
@@ -195,7 +159,7 @@ fn without_a_gate_it_is_explained_which_first_store_another_replaces() {
 
 #[test]
 fn a_mistake_is_an_error_when_the_rules_are_loaded() {
-    let (main, other) = (Store::default(), Store::default());
+    let (main, other) = (FlakyStore::default(), FlakyStore::default());
     for (stores, message) in [
         (
             r#"{ "main": { "deny_cash": true } }"#,

@@ -7,8 +7,7 @@ use tidegate_core::{
     BodyFormat, Decision, ErrorKind, Millis, Policy, Quota, RateLimitFields, Rejection, ResponseFields, Status,
     UnixMillis,
 };
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{NOW, at, per_minute, policy};
 
 /// Each entry of a structured list of strings, with its integer parameters.
 fn entries(field: &str) -> Vec<(String, Vec<(String, i64)>)> {
@@ -43,10 +42,6 @@ fn burst_and_daily(burst: u64, daily: u64) -> Policy {
         Quota::fixed_window(daily, Millis::from_secs(86_400)).and_then(|quota| quota.named("daily")),
     ];
     Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy")
-}
-
-fn one(quota: Quota) -> Policy {
-    Policy::new("api", [quota]).expect("a policy")
 }
 
 /// The decision on the last of several requests at the same time.
@@ -154,7 +149,7 @@ fn never_admissible_has_no_retry_after() {
 
 #[test]
 fn fields_unknown_to_the_platform_are_absent() {
-    let policy = one(Quota::fixed_window(100, Millis::from_secs(60)).expect("a quota"));
+    let policy = per_minute(100);
     let denied = Decision::native(false, 100, NOW);
     let rejection = Rejection::denied(&policy, &denied, BodyFormat::Json).expect("denied");
     insta::assert_snapshot!(show_response(&rejection), @r#"
@@ -169,7 +164,7 @@ fn fields_unknown_to_the_platform_are_absent() {
 
 #[test]
 fn a_delay_has_no_field() {
-    let policy = one(Quota::leaky_bucket(5, 1, Millis::from_secs(1)).expect("a quota"));
+    let policy = policy(Quota::leaky_bucket(5, 1, Millis::from_secs(1)));
     let decision = last(&policy, NOW, &[1, 1]);
     assert!(decision.is_allowed() && decision.delay() > Millis::ZERO);
     insta::assert_snapshot!(show(&ResponseFields::new(&policy, &decision)), @r#"
@@ -183,23 +178,23 @@ fn a_delay_has_no_field() {
 
 #[test]
 fn fractions_of_a_second_round_up() {
-    let policy = one(Quota::fixed_window(1, Millis::new(1_500)).expect("a quota"));
+    let policy = policy(Quota::fixed_window(1, Millis::new(1_500)));
     // The window began at …000, so it ends at …001.5.
-    let decision = last(&policy, NOW + Millis::new(499), &[1, 1]);
+    let decision = last(&policy, at(499), &[1, 1]);
     assert_eq!(decision.retry_after(), Some(Millis::new(1_001)));
     let fields = ResponseFields::new(&policy, &decision);
     assert_eq!(fields.get("retry-after"), Some("2"));
     assert_eq!(fields.get("x-ratelimit-reset"), Some("1800000002"));
     assert_eq!(fields.get("ratelimit-policy"), Some(r#""api";q=1;w=2"#));
 
-    let soon = last(&policy, NOW + Millis::new(1_499), &[1, 1]);
+    let soon = last(&policy, at(1_499), &[1, 1]);
     assert_eq!(soon.retry_after(), Some(Millis::new(1)));
     assert_eq!(ResponseFields::new(&policy, &soon).get("retry-after"), Some("1"));
 }
 
 #[test]
 fn integers_are_clamped_to_the_structured_field_maximum() {
-    let policy = one(Quota::fixed_window(MAX_UNITS, Millis::new(1)).expect("a quota"));
+    let policy = policy(Quota::fixed_window(MAX_UNITS, Millis::new(1)));
     let fields = ResponseFields::new(&policy, &last(&policy, NOW, &[1]));
     let max = 999_999_999_999_999;
     assert_eq!(entries(fields.get("ratelimit-policy").expect("present")), [named("api", &[("q", max), ("w", 1)])]);
@@ -305,7 +300,7 @@ proptest! {
 fn draft_6_has_its_own_fields_beside_those_of_draft_11() {
     let quotas = [Quota::token_bucket(10, 5, Millis::from_secs(1)), Quota::fixed_window(4, Millis::from_secs(60))];
     let policy = Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy");
-    let (mut state, now) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
+    let (mut state, now) = (policy.initial_state(), NOW);
     let fields = |decision: &Decision| {
         let fields = ResponseFields::with_revision(&policy, decision, RateLimitFields::Draft11And6);
         // Nothing else changes.

@@ -9,6 +9,7 @@ use tidegate_core::{
     ChargeId, Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status,
     UnixMillis,
 };
+use tidegate_testing::NOW;
 
 /// A request: the milliseconds since the one before it, and its cost.
 type Arrival = (u64, u64);
@@ -417,7 +418,6 @@ proptest! {
 /// The states would lock their key for thousands of years. A request at `NOW` must get an error, not a denial.
 #[test]
 fn states_that_the_policy_cannot_have_written_are_corrupt() {
-    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
     const LAST: u64 = (1 << 48) - 60_000;
     let minute = Millis::from_secs(60);
     let window = |start| QuotaState::Window(WindowState { start: UnixMillis::new(start), used: 5 });
@@ -470,7 +470,7 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
 #[test]
 fn a_state_has_as_many_parts_as_its_policy_allows_and_no_instant_after_the_last() {
     let policy = |quota: Result<Quota, _>| Policy::new("law", [quota.unwrap()]).unwrap();
-    let (now, minute) = (UnixMillis::new(1_800_000_000_000), Millis::from_secs(60));
+    let (now, minute) = (NOW, Millis::from_secs(60));
     let log = policy(Quota::sliding_log(1_000, minute));
     let slots = policy(Quota::concurrency(1_000, minute));
     let entry = |at| LogEntry { at: UnixMillis::new(at), units: 1 };

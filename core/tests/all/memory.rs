@@ -10,27 +10,11 @@ use proptest::prelude::*;
 use tidegate_core::{
     Check, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, UnixMillis,
 };
-
-pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-
-pub(crate) fn policy(quota: Result<Quota, tidegate_core::Error>) -> Policy {
-    Policy::new("test", [quota.unwrap()]).unwrap()
-}
-
-fn every_algorithm(limit: u64) -> [Policy; 5] {
-    let second = Millis::from_secs(1);
-    [
-        policy(Quota::fixed_window(limit, second)),
-        policy(Quota::sliding_window(limit, second)),
-        policy(Quota::sliding_log(limit, second)),
-        policy(Quota::token_bucket(limit, 1, second)),
-        policy(Quota::leaky_bucket(limit, 1, second)),
-    ]
-}
+use tidegate_testing::{NOW, SECOND, at, key, of_each_algorithm, per_minute, policy};
 
 #[test]
 fn many_threads_admit_exactly_the_limit() {
-    for policy in every_algorithm(700) {
+    for policy in of_each_algorithm(700, 1, SECOND) {
         for key in ["first", "second", "third"].map(Key::new) {
             let (limiter, admitted, ready) = (MemoryLimiter::new(), AtomicU64::new(0), Barrier::new(16));
             thread::scope(|scope| {
@@ -128,7 +112,7 @@ fn requests_that_charge_nothing_store_nothing() {
 
 #[test]
 fn policies_and_keys_do_not_share_counts() {
-    let [window, .., bucket] = every_algorithm(1);
+    let [window, .., bucket] = of_each_algorithm(1, 1, SECOND);
     let limiter = MemoryLimiter::new();
     for policy in [&window, &bucket] {
         for key in ["a", "b"].map(Key::new) {
@@ -146,8 +130,7 @@ fn a_token_returns_its_first_answer_until_it_expires() {
     let (policy, key, minute) =
         (policy(Quota::fixed_window(3, Millis::from_secs(600))), Key::new("k"), Millis::from_secs(60));
     let limiter = MemoryLimiter::new();
-    let at =
-        |ms, token| limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms)).idempotent(token, minute)).unwrap();
+    let at = |ms, token| limiter.decide(Check::new(&policy, &key, at(ms)).idempotent(token, minute)).unwrap();
     let first = at(0, "a");
     assert_eq!(first.binding().remaining(), Some(2));
     let again = at(59_999, "a");
@@ -179,11 +162,11 @@ fn a_denied_retry_after_its_answer_expired_forgets_no_answer() {
 
 #[test]
 fn expired_answers_of_many_tokens_are_removed() {
-    let (policy, key) = (policy(Quota::fixed_window(1_000_000, Millis::from_secs(60))), Key::new("k"));
+    let (policy, key) = (per_minute(1_000_000), Key::new("k"));
     let limiter = MemoryLimiter::new();
     for request in 0..20_000u64 {
         let token = request.to_string();
-        let check = Check::new(&policy, &key, NOW + Millis::new(request)).idempotent(&token, Millis::new(100));
+        let check = Check::new(&policy, &key, at(request)).idempotent(&token, Millis::new(100));
         assert!(limiter.decide(check).unwrap().is_allowed());
         assert_eq!(
             limiter.decide(check).unwrap().binding().remaining(),
@@ -267,7 +250,7 @@ proptest! {
         sweeps in proptest::collection::vec(any::<bool>(), 60),
         requests in proptest::collection::vec((0..400u64, 0..3u8, 1..=4u64), 1..60),
     ) {
-        for policy in every_algorithm(3) {
+        for policy in of_each_algorithm(3, 1, SECOND) {
             let (swept, kept) = (MemoryLimiter::with_shards(1), MemoryLimiter::with_shards(1));
             let mut now = NOW;
             for (&(gap, key, cost), &sweep) in requests.iter().zip(&sweeps) {
@@ -353,10 +336,10 @@ fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
     let (second, hour, day) = (Millis::from_secs(1), Millis::from_secs(3_600), Millis::from_secs(86_400));
     let quotas = [Quota::fixed_window(1, second).unwrap(), Quota::penalty(hour, 2, day).unwrap()];
     let policy = Policy::new("api", quotas).unwrap();
-    let (limiter, key) = (MemoryLimiter::with_shards(1), Key::new("ip:192.0.2.1"));
+    let (limiter, key) = (MemoryLimiter::with_shards(1), key());
     let wait = |ms| {
-        limiter.sweep(NOW + Millis::new(ms));
-        limiter.decide(Check::new(&policy, &key, NOW + Millis::new(ms))).unwrap().retry_after()
+        limiter.sweep(at(ms));
+        limiter.decide(Check::new(&policy, &key, at(ms))).unwrap().retry_after()
     };
     assert_eq!([wait(0), wait(1)], [None, Some(hour)]);
     assert_eq!([wait(3_000_000), wait(3_600_001)], [Some(Millis::new(600_001)), None]);
@@ -366,7 +349,7 @@ fn a_penalty_is_kept_while_it_blocks_and_its_violations_count() {
 
 #[test]
 fn a_secret_leaves_the_other_settings_as_they_are() {
-    let policy = policy(Quota::fixed_window(1, Millis::from_secs(60)));
+    let policy = per_minute(1);
     let limiter = MemoryLimiter::with_shards(1).max_keys(16).secret([1, 2]);
     assert!(limiter.is_empty());
     for client in 0..100u64 {
@@ -402,7 +385,7 @@ fn a_sweep_removes_answers() {
 /// 2,000 requests under one token, with a limit of 5.
 #[test]
 fn a_token_is_bound_to_its_cost_and_pays_out_once() {
-    let (policy, key) = (policy(Quota::fixed_window(5, Millis::from_secs(60))), Key::new("k"));
+    let (policy, key) = (per_minute(5), Key::new("k"));
     let limiter = MemoryLimiter::new();
     let check = Check::new(&policy, &key, NOW).idempotent("t", Millis::from_secs(60));
     let replays = (0..2_000).filter(|_| limiter.decide(check).unwrap().is_replay()).count();
@@ -429,8 +412,7 @@ fn a_slot_needs_a_token() {
 
 #[test]
 fn a_blank_token_is_an_error_and_no_retry() {
-    let (limiter, policy, key) =
-        (MemoryLimiter::new(), policy(Quota::fixed_window(1, Millis::from_secs(60))), Key::new("user:1"));
+    let (limiter, policy, key) = (MemoryLimiter::new(), per_minute(1), Key::new("user:1"));
     let check = Check::new(&policy, &key, NOW);
     for token in ["", " \t"] {
         let error = limiter.decide(check.idempotent(token, Millis::from_secs(60))).unwrap_err();

@@ -5,10 +5,7 @@ use pollster::block_on;
 use tidegate_core::{
     Block, Check, ErrorKind, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, Settle, WhenFull,
 };
-
-use crate::memory::{NOW, policy};
-
-const MINUTE: Millis = Millis::from_secs(60);
+use tidegate_testing::{MINUTE, NOW, key, per_minute, policy};
 
 fn admits(limiter: &MemoryLimiter, policy: &Policy, key: &str) -> bool {
     limiter.decide(Check::new(policy, &Key::new(key), NOW)).unwrap().is_allowed()
@@ -18,7 +15,7 @@ fn admits(limiter: &MemoryLimiter, policy: &Policy, key: &str) -> bool {
 fn strangers_beyond_the_bound_get_their_first_request() {
     const KEYS: usize = 1_000;
     for when in [WhenFull::default(), WhenFull::Evict] {
-        let policy = policy(Quota::fixed_window(10, MINUTE));
+        let policy = per_minute(10);
         let limiter = MemoryLimiter::with_shards(4).max_keys(KEYS).when_full(when);
         assert!(!limiter.was_full());
         // Each address uses its limit up, so that no row has anything left.
@@ -62,7 +59,7 @@ fn a_key_that_has_used_its_limit_is_not_reset_by_many_others() {
 #[test]
 fn with_half_of_the_keys_used_up_further_ones_reset_at_most_one_for_each_256() {
     const FURTHER: u64 = 100_000;
-    let policy = policy(Quota::fixed_window(2, MINUTE));
+    let policy = per_minute(2);
     let limiter = MemoryLimiter::with_shards(1).max_keys(1_000);
     let victims: Vec<String> = (0..500).map(|nth| format!("victim:{nth}")).collect();
     let use_up =
@@ -82,7 +79,7 @@ fn with_half_of_the_keys_used_up_further_ones_reset_at_most_one_for_each_256() {
 
 #[test]
 fn deny_refuses_further_keys_until_others_have_expired() {
-    let policy = policy(Quota::fixed_window(2, MINUTE));
+    let policy = per_minute(2);
     let limiter = MemoryLimiter::with_shards(1).max_keys(100).when_full(WhenFull::Deny);
     assert!((0..100).all(|nth| admits(&limiter, &policy, &format!("first:{nth}"))));
     let late = Key::new("late");
@@ -159,7 +156,7 @@ fn no_request_of_several_keys_takes_more_room_than_there_is() {
 #[test]
 fn keys_that_share_states_admit_at_most_their_bound_and_none_is_reset() {
     const LIMIT: u64 = 3;
-    let policy = policy(Quota::fixed_window(LIMIT, Millis::from_secs(60)));
+    let policy = per_minute(LIMIT);
     let limiter = MemoryLimiter::with_shards(4).max_keys(1_000).when_full(WhenFull::Share);
     let victim = Key::new("ip:victim");
     for _ in 0..LIMIT {
@@ -181,13 +178,13 @@ fn keys_that_share_states_admit_at_most_their_bound_and_none_is_reset() {
 
 #[test]
 fn a_key_that_gets_its_own_state_keeps_the_shared_count() {
-    let policy = policy(Quota::fixed_window(2, Millis::from_secs(60)));
+    let policy = per_minute(2);
     let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
     let limiter = MemoryLimiter::with_shards(1).max_keys(20).when_full(WhenFull::Share);
     for client in 0..20u64 {
         let _ = limiter.decide(Check::new(&brief, &Key::new(format!("brief:{client}")), NOW));
     }
-    let key = Key::new("ip:192.0.2.1");
+    let key = key();
     let check = Check::new(&policy, &key, NOW);
     assert!(limiter.decide(check).unwrap().is_allowed() && limiter.decide(check).unwrap().is_allowed());
     assert!(!limiter.decide(check).unwrap().is_allowed());
@@ -209,7 +206,7 @@ fn a_debt_that_is_made_while_the_limiter_is_full_stays() {
     let policy = policy(Quota::fixed_window(5, minute));
     let brief = Policy::new("brief", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap();
     let limiter = MemoryLimiter::with_shards(1).max_keys(20).when_full(WhenFull::Share);
-    let key = Key::new("ip:192.0.2.1");
+    let key = key();
     let charged = Check::new(&policy, &key, NOW).idempotent("one", Millis::from_secs(600));
     assert!(limiter.decide(charged).unwrap().is_allowed());
     // The key has no state any more, and others take all the room.

@@ -7,6 +7,7 @@ use tidegate_core::{
     Capabilities, ChargeId, Check, Dimensions, ErrorKind, Key, LimiterExt as _, MemoryLimiter, Millis, Policy, Quota,
     Rule, Settle, Status, UnixMillis,
 };
+use tidegate_testing::{NOW, policy};
 
 fn window(limit: u64, window_ms: u64) -> Result<Quota, tidegate_core::Error> {
     Quota::fixed_window(limit, Millis::new(window_ms))
@@ -159,7 +160,7 @@ fn only_a_denial_has_a_wait_and_it_covers_all_quotas() {
 
 #[test]
 fn a_slot_for_a_request_of_any_cost_can_be_stored() {
-    let policy = Policy::new("api", [Quota::concurrency(1, Millis::new(1_000)).unwrap()]).unwrap();
+    let policy = policy(Quota::concurrency(1, Millis::new(1_000)));
     let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     assert!(policy.decide_as(&mut state, now, u64::MAX, ChargeId::of("request-1")).is_allowed());
     assert_eq!(policy.decode(&policy.encode(&state), now).unwrap(), state);
@@ -169,7 +170,7 @@ fn a_slot_for_a_request_of_any_cost_can_be_stored() {
 fn large_limits_are_exact() {
     let day = Millis::from_secs(86_400);
     let (month, year) = (Millis::new(30 * day.get()), Millis::new(365 * day.get()));
-    let now = UnixMillis::new(1_800_000_000_000);
+    let now = NOW;
     // A trillion units a year, and a hundred billion tokens a month.
     for quota in [
         Quota::fixed_window(1_000_000_000_000, year).unwrap(),
@@ -239,7 +240,7 @@ fn a_penalty_is_decided_after_what_it_punishes() {
 /// Nobody knows when a slot is given back.
 #[test]
 fn slots_have_no_reset() {
-    let policy = Policy::new("api", [Quota::concurrency(2, Millis::from_secs(30)).unwrap()]).unwrap();
+    let policy = policy(Quota::concurrency(2, Millis::from_secs(30)));
     let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
     let taken = policy.decide_as(&mut state, now, 1, ChargeId::of("request-1"));
     assert_eq!((taken.binding().remaining(), taken.binding().reset_after()), (Some(1), None));

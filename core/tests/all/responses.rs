@@ -4,9 +4,9 @@
 
 use pollster::block_on;
 use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
-use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, ResponseFields, UnixMillis};
+use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, ResponseFields};
+use tidegate_testing::NOW;
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const HEADERS: [(&str, &str); 1] = [("cf-connecting-ip", "192.0.2.1")];
 
 fn gate(rules: &str) -> Gate<'static> {

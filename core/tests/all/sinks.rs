@@ -12,21 +12,19 @@ use pollster::block_on;
 use tidegate_core::gate::{
     Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
 };
-use tidegate_core::{
-    Capabilities, ClientIpSource, Error, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
-    UnixMillis, limiter_fn,
-};
+use tidegate_core::{ClientIpSource, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform, UnixMillis};
+use tidegate_testing::{NOW, failing, per_minute};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Level, Subscriber};
 
 /// Checks three requests, of which one is allowed.
 fn three(sink: impl EventSink + 'static) {
-    let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(1);
     let rules = Rules::all(policy, OnFailure::Closed);
     let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
     let gate = gate.events(Events::new(sink).timer(|| 7));
-    let request = Request::new("GET", "/", &[("host", "example.com")], UnixMillis::new(1_800_000_000_000));
+    let request = Request::new("GET", "/", &[("host", "example.com")], NOW);
     for _ in 0..3 {
         block_on(gate.check(&request));
     }
@@ -116,14 +114,9 @@ fn events_of_tracing() {
     assert!(!denied.contains_key("error"));
 }
 
-/// A store that does not answer.
-fn down() -> impl Limiter {
-    limiter_fn(Capabilities::EXACT, |_| Err(Error::new(ErrorKind::Timeout, "down")))
-}
-
 /// Sends requests to a gate, 10 ms apart.
 fn send(store: impl Limiter, sink: impl EventSink + 'static, count: u64) {
-    let policy = Policy::new("api", [Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(1_000);
     let rules = Rules::all(policy, OnFailure::Closed);
     let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Vercel)).unwrap().events(Events::new(sink));
     for nth in 0..count {
@@ -140,7 +133,11 @@ fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
         assert!(event.error.is_some());
         assert_eq!(gauge.0.lock().unwrap()["tidegate_stores_down{store=default}"], 1.0);
     };
-    let decide = || metrics::with_local_recorder(&recorder, || send(down(), (TracingSink::default(), is_down), 250));
+    let decide = || {
+        metrics::with_local_recorder(&recorder, || {
+            send(failing(ErrorKind::Timeout), (TracingSink::default(), is_down), 250)
+        })
+    };
     tracing::subscriber::with_default(subscriber.clone(), decide);
     let events = subscriber.0.lock().unwrap();
     let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
@@ -154,7 +151,8 @@ fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
 fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
     let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
     let decide = || {
-        let fallback = Fallback::new(down(), 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
+        let fallback =
+            Fallback::new(failing(ErrorKind::Timeout), 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
         metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
     };
     tracing::subscriber::with_default(subscriber.clone(), decide);

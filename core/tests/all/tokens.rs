@@ -5,8 +5,9 @@
 use pollster::block_on;
 use tidegate_core::gate::{Claims, Gate, InvalidToken, Reason, Request, TokenRules, Verdict, VerifyToken};
 use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+use tidegate_testing::NOW;
 
-use crate::gate::{NOW, outcome, parse};
+use crate::gate::{outcome, parse};
 
 /// Every token has this payload.
 #[derive(Debug)]

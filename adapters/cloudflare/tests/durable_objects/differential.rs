@@ -8,7 +8,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{DurableObjects, Placement};
 use tidegate_core::{Check, Error, Key, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
-use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
+use tidegate_testing::{History, LAST, Plausibility, Step, Steps, history};
 
 /// Replays a history on objects and on the reference. `sweeping`: the objects' clock follows the history, and alarms fire.
 fn replay(history: &History, placement: Placement, sweeping: bool) -> Result<(), TestCaseError> {

@@ -14,7 +14,7 @@ use tidegate_core::{
     Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Settle,
     UnixMillis,
 };
-use tidegate_histories::in_every_order;
+use tidegate_testing::in_every_order;
 
 fn at(ms: u64) -> UnixMillis {
     UnixMillis::new(START_MS + ms)

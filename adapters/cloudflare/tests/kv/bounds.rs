@@ -4,7 +4,7 @@ use crate::support::{Edge, Faults, Truth, faults, policies};
 use proptest::prelude::*;
 use tidegate_cloudflare::kv::DRIFT;
 use tidegate_core::{Key, Load, Millis, Policy, Quota};
-use tidegate_histories::in_every_order;
+use tidegate_testing::in_every_order;
 
 #[derive(Clone, Debug)]
 struct Step {

@@ -9,8 +9,8 @@ use crate::support::{MIN_TTL, Server, runtime};
 use proptest::prop_assert_eq;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tidegate_core::{Check, Error, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
-use tidegate_histories::crowd::{self, Crowd};
-use tidegate_histories::{History, LAST, Plausibility, Step, Steps, history};
+use tidegate_testing::crowd::{self, Crowd};
+use tidegate_testing::{History, LAST, Plausibility, Step, Steps, history};
 use tokio::runtime::Runtime;
 
 async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<(), TestCaseError> {

@@ -56,8 +56,7 @@ async fn a_missing_binding_is_one_line_of_the_log_and_not_one_for_each_request()
 }
 
 #[tokio::test]
-async fn an_object_that_fails_is_a_line_of_the_log_and_one_when_it_is_back_without_the_text_of_its_error() -> Result<()>
-{
+async fn an_object_that_fails_is_a_line_of_the_log_and_so_is_its_return() -> Result<()> {
     let host = start_routed(&["login"], &["--class=Telling"]).await?;
     let (before, base) = (host.log()?.len(), &bases(&host)[0]);
     for status in [503, 503, 503, 503, 503, 200, 200] {

@@ -25,7 +25,7 @@ async fn whatever_reaches_a_route_was_charged_to_its_rule() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_a_line_of_the_log_for_each_request_without_the_text_of_its_error() -> Result<()> {
+async fn a_store_that_fails_is_a_line_of_the_log_for_each_request_without_its_text() -> Result<()> {
     let app = start(&["login"]).await?;
     assert_eq!(app.get("/login").await?, (200, "login".into()));
     let before = app.host.log()?;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_and_without_a_carriage_return_and_the_last_may_have_no_end() -> io::Result<()> {
+    fn lines_may_end_with_a_carriage_return_and_the_last_may_have_no_end() -> io::Result<()> {
         assert_eq!(lengths(b"a\nbb\r\n\nccc".to_vec())?, [(true, 1), (true, 2), (true, 0), (true, 3)]);
         assert_eq!(lengths(b"\n".to_vec())?, [(true, 0)]);
         assert_eq!(lengths(b"x".to_vec())?, [(true, 1)]);

@@ -3,20 +3,16 @@
 use pollster::block_on;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
-use tidegate_core::{
-    Check, ErrorKind, Key, Keys, LimiterExt as _, MemoryLimiter, Millis, Origin, Policy, Quota, UnixMillis,
-};
+use tidegate_core::{Check, ErrorKind, Key, Keys, LimiterExt as _, MemoryLimiter, Millis, Origin, Policy};
+use tidegate_testing::{NOW, per_minute};
 
-use super::of;
 use super::store::Store;
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 fn limiter() -> (Store, LendingLimiter<'static, AtomicLimiter<Store>>, Policy) {
     let store = Store::default();
     let lease = Lease { in_background: true, ..Lease::new(10, Millis::from_secs(10)) };
     let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), lease).unwrap();
-    (store, limiter, of(Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()))
+    (store, limiter, per_minute(1_000))
 }
 
 #[test]
@@ -58,7 +54,7 @@ fn one_that_was_given_up_is_not_asked() {
 #[test]
 fn what_a_loan_has_paid_for_is_not_charged_again() {
     let (_, limiter, _) = limiter();
-    let (policy, key) = (of(Quota::fixed_window(300, Millis::from_secs(60)).unwrap()), Key::new("user:1"));
+    let (policy, key) = (per_minute(300), Key::new("user:1"));
     let admitted = (0..400).filter(|_| {
         let decision = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
         block_on(limiter.after(NOW));
@@ -70,7 +66,7 @@ fn what_a_loan_has_paid_for_is_not_charged_again() {
 #[test]
 fn a_reset_forgets_the_denial() {
     let (_, limiter, _) = limiter();
-    let (policy, key) = (of(Quota::fixed_window(1, Millis::from_secs(60)).unwrap()), Key::new("user:1"));
+    let (policy, key) = (per_minute(1), Key::new("user:1"));
     let origin = || {
         let decision = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
         (decision.is_allowed(), decision.origin())

@@ -2,8 +2,7 @@
 
 use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Lender, Loan, Question, Returned, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
-
-use super::{MINUTE, of};
+use tidegate_testing::{MINUTE, NOW, SECOND, per_minute, policy};
 
 /// The borrowers of keys that one policy counts.
 struct Keys {
@@ -14,7 +13,7 @@ struct Keys {
 
 impl Keys {
     fn new(lease: Lease) -> Self {
-        let policy = of(Quota::fixed_window(1_000_000, MINUTE).unwrap());
+        let policy = per_minute(1_000_000);
         Self { borrowers: Borrowers::new(lease), policy, now: 1_800_000_000_000 }
     }
 
@@ -56,8 +55,6 @@ impl Keys {
     }
 }
 
-const SECOND: Millis = Millis::from_secs(1);
-
 fn lease(lifetime: Millis) -> Lease {
     Lease::new(1_000, lifetime)
 }
@@ -90,7 +87,7 @@ fn keys_that_are_of_no_use_are_dropped_when_their_number_has_doubled() {
     keys.grant("spent", asked, 1, Millis::from_secs(10));
     assert_eq!(keys.check("spent"), Verdict::Admit { then: None });
     // A bucket's loan is returned, also after its end.
-    let (bucket, window) = (of(Quota::token_bucket(1_000, 1, SECOND).unwrap()), keys.policy.clone());
+    let (bucket, window) = (policy(Quota::token_bucket(1_000, 1, SECOND)), keys.policy.clone());
     for (key, policy) in [("bucket", bucket), ("window", window)] {
         keys.policy = policy;
         let asked = keys.asks(key);
@@ -175,7 +172,7 @@ fn the_next_loan_is_asked_for_when_a_questions_worth_is_left() {
 #[test]
 fn a_borrower_wants_what_it_has_spent_and_forgets_half_after_two_lifetimes() {
     let mut keys = Keys::new(lease(Millis::from_secs(10)));
-    keys.policy = of(Quota::fixed_window(1_000, MINUTE).unwrap());
+    keys.policy = per_minute(1_000);
     let mut told = Vec::new();
     for _ in 0..32 {
         let asked = keys.asks("key");
@@ -300,7 +297,7 @@ fn nothing_is_returned_of_a_loan_that_is_spent() {
 #[test]
 fn policies_that_differ_in_a_number_do_not_share_loans() {
     let mut keys = Keys::new(lease(MINUTE));
-    let policies: Vec<_> = (1..200).map(|limit| of(Quota::fixed_window(limit, MINUTE).unwrap())).collect();
+    let policies: Vec<_> = (1..200).map(per_minute).collect();
     for policy in &policies {
         keys.policy = policy.clone();
         // It asks: what is lent by the policy before is not spent.
@@ -312,9 +309,9 @@ fn policies_that_differ_in_a_number_do_not_share_loans() {
 /// A bucket that refills fast and is lent out. What denies is the loan, so the wait is its life and not the next refill.
 #[test]
 fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
-    let bucket = of(Quota::token_bucket(10, 1, Millis::new(1)).unwrap());
+    let bucket = policy(Quota::token_bucket(10, 1, Millis::new(1)));
     let (mut lender, mut state) = (Lender::default(), bucket.initial_state());
-    let start = UnixMillis::new(1_800_000_000_000);
+    let start = NOW;
     let question = Question { wanted: 1_000, within: SECOND, lifetime: MINUTE, back: None };
     let mut lent = 0;
     for _ in 0..10 {

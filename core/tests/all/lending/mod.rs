@@ -11,7 +11,8 @@ mod world;
 
 use proptest::prelude::*;
 use tidegate_core::lending::{Borrowers, Lease, Lender, Question, Verdict, can_lend, supports};
-use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota};
+use tidegate_testing::{MINUTE, NOW, per_minute, policy};
 
 use self::world::{ALL, Fault, Network, Step, WINDOWS, World, lease, policies, steps};
 
@@ -83,8 +84,8 @@ proptest! {
 /// As with two tiers of one client. The answer to one comes while the other is asked about.
 #[test]
 fn what_is_lent_by_one_policy_is_not_spent_by_another() {
-    let (pro, free) = (of(Quota::fixed_window(1_000, MINUTE).unwrap()), of(Quota::fixed_window(10, MINUTE).unwrap()));
-    let (key, now) = (Key::new("sub:alice"), UnixMillis::new(1_800_000_000_000));
+    let (pro, free) = (per_minute(1_000), per_minute(10));
+    let (key, now) = (Key::new("sub:alice"), NOW);
     let (mut lender, mut state) = (Lender::default(), pro.initial_state());
     let mut borrowers = Borrowers::new(Lease::new(50, MINUTE));
     let Verdict::Ask(first) = borrowers.decide("row", &Check::new(&pro, &key, now), || ()) else { panic!() };
@@ -115,12 +116,6 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3_000)
 }
 
-fn of(quota: Quota) -> Policy {
-    Policy::new("api", [quota]).unwrap()
-}
-
-const MINUTE: Millis = Millis::from_secs(60);
-
 /// Whether each fault breaks its law, and the honest one does not.
 fn breaks(fault: Fault, policy: &Policy, lease: Lease, steps: &[Step], law: impl Fn(&World) -> bool) {
     for fault in [Fault::None, fault] {
@@ -137,7 +132,7 @@ fn ask(borrower: usize, times: u64) -> Step {
 #[test]
 fn a_loan_that_is_spent_after_its_end_exceeds_the_limit() {
     // A loan of one window is spent in the next one, beside the whole limit.
-    let policy = of(Quota::fixed_window(100, Millis::from_secs(10)).unwrap());
+    let policy = policy(Quota::fixed_window(100, Millis::from_secs(10)));
     let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
     let keeps = |world: &World| world.excess().is_none();
     breaks(Fault::SpentAfterItsEnd, &policy, Lease::new(50, Millis::from_secs(10)), &steps, keeps);
@@ -145,7 +140,7 @@ fn a_loan_that_is_spent_after_its_end_exceeds_the_limit() {
 
 #[test]
 fn a_loan_that_is_taken_back_twice_exceeds_the_limit() {
-    let policy = of(Quota::fixed_window(100, MINUTE).unwrap());
+    let policy = per_minute(100);
     let mut steps = vec![ask(0, 12)];
     // Costs that the loan does not hold return it.
     steps.extend([(); 3].map(|()| Step::Ask { borrower: 0, cost: 20, times: 1 }));
@@ -156,7 +151,7 @@ fn a_loan_that_is_taken_back_twice_exceeds_the_limit() {
 
 #[test]
 fn a_bucket_that_drains_below_its_loans_exceeds_the_limit() {
-    let policy = of(Quota::token_bucket(100, 10, Millis::from_secs(1)).unwrap());
+    let policy = policy(Quota::token_bucket(100, 10, Millis::from_secs(1)));
     // The loan is not spent until the bucket has drained.
     let steps = [ask(0, 12), Step::Forward(10_000), ask(1, 200), ask(0, 200)];
     let keeps = |world: &World| world.excess().is_none();
@@ -165,7 +160,7 @@ fn a_bucket_that_drains_below_its_loans_exceeds_the_limit() {
 
 #[test]
 fn a_denial_that_is_kept_past_a_refill_denies_what_is_due() {
-    let policy = of(Quota::fixed_window(5, Millis::from_secs(1)).unwrap());
+    let policy = policy(Quota::fixed_window(5, Millis::from_secs(1)));
     let steps = [ask(0, 20), Step::Forward(1_000), ask(0, 5)];
     let keeps = |world: &World| world.decided.iter().filter(|one| one.admitted && one.cost > 0).count() == 10;
     breaks(Fault::DenialKept, &policy, Lease::new(50, MINUTE), &steps, keeps);
@@ -173,7 +168,7 @@ fn a_denial_that_is_kept_past_a_refill_denies_what_is_due() {
 
 #[test]
 fn a_call_that_arrives_twice_returns_nothing_twice() {
-    let policy = of(Quota::fixed_window(100, MINUTE).unwrap());
+    let policy = per_minute(100);
     let mut world = World::new(policy, Lease::new(50, MINUTE), Fault::None);
     world.play(&ask(0, 12));
     world.play(&ask(1, 12));
@@ -191,18 +186,18 @@ fn what_can_be_lent() {
     let second = Millis::from_secs(1);
     let window = || Quota::fixed_window(5, second).unwrap();
     let lendable = [
-        of(window()),
-        of(Quota::sliding_window(5, second).unwrap()),
-        of(Quota::token_bucket(5, 1, second).unwrap()),
+        policy(Ok(window())),
+        policy(Quota::sliding_window(5, second)),
+        policy(Quota::token_bucket(5, 1, second)),
         Policy::new("api", [window().named("a").unwrap(), Quota::fixed_window(50, MINUTE).unwrap()]).unwrap(),
     ];
     assert!(lendable.iter().all(|policy| can_lend(policy) && supports(policy).is_ok()));
     let by = |name: &str| window().by(name).unwrap();
     let others = [
-        of(Quota::sliding_log(5, second).unwrap()),
-        of(Quota::leaky_bucket(5, 1, second).unwrap()),
-        of(Quota::concurrency(5, second).unwrap()),
-        of(window()).charge_denied(true),
+        policy(Quota::sliding_log(5, second)),
+        policy(Quota::leaky_bucket(5, 1, second)),
+        policy(Quota::concurrency(5, second)),
+        policy(Ok(window())).charge_denied(true),
         Policy::new("api", [window(), Quota::penalty(second, 2, MINUTE).unwrap()]).unwrap(),
         Policy::new("api", [by("user"), by("tenant")]).unwrap(),
     ];

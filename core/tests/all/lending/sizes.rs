@@ -1,14 +1,13 @@
 //! How much is lent, how often it is asked for, and what comes back.
 
+use tidegate_core::Millis;
 use tidegate_core::lending::Lease;
-use tidegate_core::{Millis, Policy, Quota};
+use tidegate_testing::{MINUTE, per_minute};
 
 use super::world::{Fault, Step, World};
 
-const MINUTE: Millis = Millis::from_secs(60);
-
 fn world(limit: u64, lease: Lease) -> World {
-    let policy = Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap();
+    let policy = per_minute(limit);
     World::new(policy, lease, Fault::None)
 }
 

@@ -7,14 +7,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{AtomicLimiter, LendingLimiter};
-use tidegate_core::{
-    Check, Decision, Error, ErrorKind, Key, LimiterExt as _, Millis, Origin, Policy, Quota, UnixMillis,
-};
+use tidegate_core::{Check, Decision, Error, ErrorKind, Key, LimiterExt as _, Millis, Origin, Policy};
+use tidegate_testing::{NOW, per_minute};
 
-use super::of;
 use super::store::Store;
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 /// A limiter that has spent its last loan, of ten units.
 struct Spent {
@@ -33,7 +29,7 @@ impl Spent {
         let store = Store::default();
         let lease = Lease::new(10, lifetime);
         let limiter = LendingLimiter::new(AtomicLimiter::new(store.clone()), lease).unwrap();
-        let policy = of(Quota::fixed_window(1_000_000, Millis::from_secs(60)).unwrap());
+        let policy = per_minute(1_000_000);
         let new = Self { store, limiter, policy, key: Key::new("user:1") };
         // The first one is decided by the store, which lends ten.
         (0..11).for_each(|_| assert!(pollster::block_on(new.check(1)).unwrap().is_allowed()));

@@ -1,13 +1,6 @@
 //! Random policies and histories of requests. An adapter's tests replay them on its store and on the reference, and the
 //! answers must be the same.
 
-#![allow(clippy::unwrap_used, reason = "a failing generator fails its test")]
-
-pub mod crowd;
-mod orders;
-
-pub use orders::in_every_order;
-
 use proptest::prelude::*;
 use tidegate_core::algorithm::{MAX_DEBT, MAX_UNITS, SlidingLog, TokenBucket};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
