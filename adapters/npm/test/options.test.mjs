@@ -88,6 +88,23 @@ test("a method refuses an unknown option, and charges and returns nothing", asyn
   assert.match(await gate.explain(request, { peer: "192.0.2.1" }), /of 9/);
 });
 
+test("a limiter and a gate read the options of a check alike", async () => {
+  const hostile = { get key() { throw new Error("no"); } };
+  const bad = [
+    ...[{ kye: "user:1" }, { extimate: 1 }, { chek: 1 }, [], "key", 7],
+    ...[{ key: 5 }, { key: null }, { key: "\ud83d" }, { keys: 5 }, { keys: null }, { keys: { user: 7 } }, hostile],
+    ...[{ cost: -1 }, { cost: null }, { estimate: 0 }, { estimate: 1, cost: 1 }, { now: "now" }],
+  ];
+  for (const options of bad) {
+    const [error, same] = [(await tidegate.check(request, options)).error, (await gate.check(request, options)).error];
+    assert.deepEqual([error.kind, error.kind, error.field], ["invalid", same.kind, same.field], error.message);
+    // A gate has more options.
+    const [what, others] = [error, same].map(({ message }) => message.replace(/; write (one of: |\{ ).*/, ""));
+    assert.equal(what, others);
+  }
+  assert.match((await gate.check(request, { kye: "user:1" })).error.message, /^kye: unknown field "kye"; did you mean "key"\?$/);
+});
+
 test("what is exported is called by its name", () => {
   for (const [entry, exported] of Object.entries(entries)) {
     for (const [name, value] of Object.entries(exported)) if (typeof value === "function") assert.equal(value.name, name, entry);

@@ -1,5 +1,5 @@
-import { distance } from "./distance.js";
 import { invalid } from "./error.js";
+import { nearest } from "./nearest_name.js";
 
 /** Reads one of the caller's plain objects field by field. Errors name the place of the wrong value. */
 export class Fields {
@@ -40,8 +40,7 @@ export class Fields {
 
   flag(name: string): boolean | undefined {
     const value = this.get(name);
-    if (value === undefined || typeof value === "boolean") return value;
-    throw invalid(this.place(name), `${shown(value)} is neither; write true or false`);
+    return value === undefined ? undefined : flag(this.place(name), value);
   }
 
   call(name: string, right: string): unknown {
@@ -52,8 +51,7 @@ export class Fields {
 
   choice<T extends string>(name: string, words: readonly T[]): T | undefined {
     const value = this.get(name);
-    if (value === undefined || words.includes(value as T)) return value as T | undefined;
-    throw invalid(this.place(name), typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
+    return value === undefined ? undefined : choice(this.place(name), value, words);
   }
 }
 
@@ -78,10 +76,33 @@ export function whole(place: string, value: unknown): number {
   throw invalid(place, `${shown(value)} is not a whole number; write one from 0 to 9007199254740991`);
 }
 
+export function flag(place: string, value: unknown): boolean {
+  if (typeof value === "boolean") return value;
+  throw invalid(place, `${shown(value)} is neither; write true or false`);
+}
+
+/** One of these words. */
+export function choice<T extends string>(place: string, value: unknown, words: readonly T[]): T {
+  if (words.includes(value as T)) return value as T;
+  throw invalid(place, typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
+}
+
+/** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
+export function text(place: string, value: unknown): string {
+  if (typeof value !== "string") throw invalid(place, "not a string");
+  if (!isWellFormed(value)) throw invalid(place, "contains a lone surrogate; write well-formed text");
+  return value;
+}
+
+/** Runtimes of 2022 have no `isWellFormed` yet. */
+function isWellFormed(text: string & { isWellFormed?: () => boolean }): boolean {
+  return text.isWellFormed?.() ?? !/\p{Surrogate}/u.test(text);
+}
+
 /** The message for a name that is not known, with the nearest known name if one is near. */
 function unknown(what: string, name: string, known: readonly string[]): string {
-  const [nearest, far] = known.map((word) => [word, distance(name.slice(0, 40).toLowerCase(), word.toLowerCase())] as const).reduce((a, b) => (b[1] < a[1] ? b : a));
-  const right = far <= 3 && far < nearest.length ? `did you mean ${JSON.stringify(nearest)}?` : `write one of: ${known.join(", ")}`;
+  const near = nearest(name, known);
+  const right = near === undefined ? `write one of: ${known.join(", ")}` : `did you mean ${JSON.stringify(near)}?`;
   return `unknown ${what} ${shown(name)}; ${right}`;
 }
 

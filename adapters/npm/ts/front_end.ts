@@ -1,7 +1,8 @@
+import { optionsReader } from "./check_options.js";
 import type { Decision } from "./core/decide.js";
 import { type Look, sent } from "./core/sent.js";
 import { invalid, TidegateError } from "./error.js";
-import { only, whole } from "./fields.js";
+import { whole } from "./fields.js";
 import type { Layer } from "./layer.js";
 import { FailureLog, TELL, type Watched } from "./log.js";
 import type { ErrorEvent, Operation } from "./options.js";
@@ -11,8 +12,9 @@ import { type Held, outcomeOf, Verdict } from "./verdict.js";
 /** How long a charge can be settled unless the application says otherwise: ten minutes. */
 export const SETTLE_WITHIN_MS = 600_000;
 
-const PART_OPTIONS = ["cost", "now"];
-export const NOW_OPTIONS = ["now"];
+/** The options of a settlement and a refund, and of what has no cost. */
+export const readPart = optionsReader({ cost: whole, now: whole });
+export const readNow = optionsReader({ now: whole });
 
 /** What limiters and gates share: charges are corrected, and failures are told. */
 export abstract class FrontEnd {
@@ -50,12 +52,11 @@ export abstract class FrontEnd {
    * rejected or not limited, or the store failed. Throws a `TidegateError`: `unknown_charge` if it is too late.
    */
   settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
-    const read = () => {
-      only(Object(actual), "", PART_OPTIONS);
-      const cost = whole("cost", actual?.cost);
-      return () => cost;
-    };
-    return this.#settle("settle", verdict, read, actual?.now);
+    return this.#settle("settle", verdict, () => {
+      const { cost, now } = readPart(Object(actual));
+      const settled = whole("cost", cost);
+      return [now, () => settled];
+    });
   }
 
   /**
@@ -73,11 +74,7 @@ export abstract class FrontEnd {
    * Otherwise it is like `settle`: it throws `unknown_charge` if the lifetime is over.
    */
   release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
-    const read = () => {
-      only(options ?? {}, "", NOW_OPTIONS);
-      return () => WHAT_WAS_CHARGED;
-    };
-    return this.#settle("release", verdict, read, options?.now);
+    return this.#settle("release", verdict, () => [readNow(options ?? {}).now, () => WHAT_WAS_CHARGED]);
   }
 
   /**
@@ -88,11 +85,10 @@ export abstract class FrontEnd {
    * token. A limiter refunds also a check without: by default a cost of 1.
    */
   async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
-    const read = () => {
-      const { cost } = refunded(part);
-      return (charged: number) => (cost === undefined ? 0 : Math.max(charged - cost, 0));
-    };
-    await this.#settle("refund", verdict, read, part?.now);
+    await this.#settle("refund", verdict, () => {
+      const { cost, now } = readPart(part);
+      return [now, (charged) => (cost === undefined ? 0 : Math.max(charged - cost, 0))];
+    });
   }
 
   /** Reports an error of a middleware. */
@@ -118,10 +114,10 @@ export abstract class FrontEnd {
     }
   }
 
-  /** Settles a charge wherever it was made. `read` checks the options, and returns what each part of the charge becomes. */
-  #settle(operation: "settle" | "release" | "refund", verdict: Verdict, read: () => (charged: number) => number, now: unknown = Date.now()): Promise<Verdict> {
+  /** Settles a charge wherever it was made. `read` reads the options: the time, and what each part of the charge becomes. */
+  #settle(operation: "settle" | "release" | "refund", verdict: Verdict, read: () => [now: number | undefined, cost: (charged: number) => number]): Promise<Verdict> {
     return this.told(operation, async () => {
-      const [cost, instant] = [read(), whole("now", now)];
+      const [now = Date.now(), cost] = read();
       const { outcome, failedOpen, charge, rule } = verdict;
       // A check that failed may have been charged or not.
       const mayBeCharged = outcome === "allowed" || (failedOpen && operation !== "refund" && charge);
@@ -133,7 +129,7 @@ export abstract class FrontEnd {
       let failure: unknown;
       for (const { store, policy, keys, cost: charged } of held) {
         try {
-          const settled = await this.layerAt(store).ask({ ...ask(SETTLE, policy, instant), keys, token: charge.token, cost: cost(charged) });
+          const settled = await this.layerAt(store).ask({ ...ask(SETTLE, policy, now), keys, token: charge.token, cost: cost(charged) });
           decision ??= settled;
         } catch (thrown) {
           failure ??= thrown;
@@ -151,8 +147,13 @@ export abstract class FrontEnd {
   }
 }
 
-/** Reads the options of a refund. */
-export function refunded(part: unknown): { cost: number | undefined } {
-  only(part, "", PART_OPTIONS);
-  return { cost: part["cost"] === undefined ? undefined : whole("cost", part["cost"]) };
+/**
+ * The error for what is no `Request`. It is thrown, not a verdict: only the application can cause it, and what it gets in place of one,
+ * such as Node.js's `(req, res)`, sends no response that is returned.
+ */
+export function notRequest(given: unknown): TidegateError | undefined {
+  const { headers, url, httpVersion } = Object(given) as { headers?: Partial<Headers>; url?: unknown; httpVersion?: unknown };
+  if (typeof headers?.get === "function" && typeof url === "string") return undefined;
+  const what = httpVersion === undefined ? "this is" : "this is Node.js's IncomingMessage,";
+  return invalid("request", `${what} not a Request; write check(new Request(url, { headers })), limit("user:42") for a key, or the middleware limit(tidegate) of "@tidegate/edge/node"`);
 }

@@ -4,7 +4,7 @@ import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { MakeRule } from "./core/policy.js";
 import { invalid, isStoreFailure, TidegateError } from "./error.js";
-import { text } from "./given.js";
+import { text } from "./fields.js";
 import { Health } from "./log.js";
 import { type Question, timed } from "./question.js";
 

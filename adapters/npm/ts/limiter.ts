@@ -1,4 +1,6 @@
+import { quietly } from "./callback.js";
 import type { Runner } from "./calls.js";
+import { CHECK_OPTIONS, type Chosen, chosen, costOf, isPromised, optionsReader, positive, uniqueToken } from "./check_options.js";
 import type { Common, Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
@@ -6,9 +8,8 @@ import type { MakeRule, Policy } from "./core/policy.js";
 import type { Look } from "./core/sent.js";
 import { type Bounds, DenyCache } from "./deny_cache.js";
 import { invalid, needsPeer, TidegateError } from "./error.js";
-import { only, whole } from "./fields.js";
-import { FrontEnd, NOW_OPTIONS, refunded, SETTLE_WITHIN_MS } from "./front_end.js";
-import { type Chosen, chosen, isPromised, notRequest, quietly, text } from "./given.js";
+import { text, whole } from "./fields.js";
+import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
 import { LAYER, type Layer, PolicyLayer, written } from "./layer.js";
 import type { Watched } from "./log.js";
 import type { Identity, Options } from "./options.js";
@@ -51,7 +52,15 @@ export interface CheckOptions {
 /** The options of a decision about a key without a request. */
 export type LimitOptions = Omit<CheckOptions, "key" | "keys" | "peer">;
 
-const CHECK_OPTIONS = ["key", "keys", "peer", "cost", "estimate", "settleWithinMs", "now", "idempotency"];
+const readCheck = optionsReader({
+  ...CHECK_OPTIONS,
+  settleWithinMs: positive,
+  idempotency: (name: string, value: unknown) => {
+    if (!value) return undefined;
+    const { token, ttlMs } = value as NonNullable<CheckOptions["idempotency"]>;
+    return { token: uniqueToken(`${name}.token`, token), ttlMs: whole(`${name}.ttlMs`, ttlMs) };
+  },
+});
 
 /** The options that this class reads, with their defaults filled in. */
 interface Ready extends Common, Bounds {
@@ -138,7 +147,7 @@ export abstract class Limiter extends FrontEnd {
     const { key, keys, outcome, charge, decidedAtMs = 0 } = verdict;
     if (charge || outcome !== "allowed") return super.refund(verdict, part);
     await this.told("refund", () => {
-      const [{ cost = 1 }, now] = [refunded(part), whole("now", part.now ?? Date.now())];
+      const { cost = 1, now = Date.now() } = readPart(part);
       return this[LAYER].ask({ ...ask(REFUND, this.#core.policy, now), keys: keys ?? key, cost, extra: decidedAtMs });
     });
   }
@@ -159,8 +168,7 @@ export abstract class Limiter extends FrontEnd {
    */
   async block(keys: string | Keys, ms: number, options: { now?: number | undefined } = {}): Promise<void> {
     await this.told("block", () => {
-      only(options, "", NOW_OPTIONS);
-      const now = whole("now", options["now"] ?? Date.now());
+      const { now = Date.now() } = readNow(options);
       return this[LAYER].ask({ ...ask(BLOCK, this.#core.policy, now), keys, extra: whole("ms", ms) });
     });
   }
@@ -303,12 +311,12 @@ export abstract class Limiter extends FrontEnd {
     return typeof sender === "string" ? { ...keys, "": sender } : sender.then((sender) => ({ ...keys, "": sender }));
   }
 
-  #sender(request: Request, peer: string | undefined): string | Promise<string> {
+  #sender(request: Request, peer: string | null | undefined): string | Promise<string> {
     return this.#options.identify ? this.#identified(request, peer) : this.#keyOf(request, peer, {});
   }
 
   /** The key of who the application says has sent a request. */
-  async #identified(request: Request, peer: string | undefined): Promise<string> {
+  async #identified(request: Request, peer: string | null | undefined): Promise<string> {
     const { identify, rejectsUnidentified } = this.#options;
     let sender: Identity = {};
     try {
@@ -322,13 +330,13 @@ export abstract class Limiter extends FrontEnd {
     return this.#keyOf(request, peer, sender);
   }
 
-  #keyOf(request: Request, peer: string | undefined, sender: Identity): string {
+  #keyOf(request: Request, peer: string | null | undefined, sender: Identity): string {
     // The second field counts only if the first is absent.
     const told = (name: string | undefined) => (name && request.headers.get(name)) || undefined;
     const first = told(this.#core.fields[0]);
     const second = first ? undefined : told(this.#core.fields[1]);
     const key = this.#core.key(first, second, typeof peer === "string" ? peer : undefined, sender);
-    if (key === "ip:unknown" && (peer as unknown) === null && !this.#core.fields.length) {
+    if (key === "ip:unknown" && peer === null && !this.#core.fields.length) {
       throw needsPeer(this.#options.platform);
     }
     if (key === "ip:unknown") {
@@ -350,51 +358,27 @@ export abstract class Limiter extends FrontEnd {
 interface Read {
   key: string | undefined;
   keys: Keys | undefined;
-  peer: string | undefined;
+  peer: string | null | undefined;
   asked: Question;
 }
 
 function read(options: unknown, kind: typeof CHECK | typeof PEEK, policy: Policy): Read {
-  try {
-    only(options, "", CHECK_OPTIONS);
-    const { key, keys, peer, now, cost, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS }: CheckOptions = options;
-    if (estimate !== undefined && (cost !== undefined || idempotency !== undefined)) {
-      throw invalid("estimate", "it replaces cost and idempotency; write check(request, { estimate })");
-    }
-    const asked = ask(kind, policy, now === undefined ? 0 : whole("now", now));
-    asked.isTimed = now !== undefined;
-    if (cost !== undefined) asked.cost = whole("cost", cost);
-    if (estimate !== undefined) {
-      [asked.cost, asked.extra] = [some("estimate", estimate), some("settleWithinMs", settleWithinMs)];
-    } else if (idempotency) {
-      [asked.token, asked.extra] = [token(idempotency.token), whole("idempotency.ttlMs", idempotency.ttlMs)];
-    }
-    // The server makes the token of an estimate: a client that chooses it could repeat a request for free.
-    if (estimate !== undefined || (policy.holdsSlots && !idempotency)) asked.token = crypto.randomUUID();
-    return { key: key === undefined ? undefined : text("key", key), keys: keys === undefined ? undefined : own(keys), peer, asked };
-  } catch (cause) {
-    throw cause instanceof TidegateError ? cause : invalid("options", "reading them threw", { cause });
-  }
+  const given = readCheck(options);
+  const { key, keys, peer, now, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS } = given;
+  if (estimate !== undefined && idempotency) throw invalid("estimate", "it replaces idempotency; write check(request, { estimate })");
+  const asked = ask(kind, policy, now ?? 0);
+  asked.isTimed = now !== undefined;
+  asked.cost = costOf(given) ?? 1;
+  if (estimate !== undefined) asked.extra = settleWithinMs;
+  if (idempotency) [asked.token, asked.extra] = [idempotency.token, idempotency.ttlMs];
+  // The server makes the token of an estimate: a client that chooses it could repeat a request for free.
+  else if (estimate !== undefined || policy.holdsSlots) asked.token = crypto.randomUUID();
+  return { key, keys, peer, asked };
 }
 
 /** A copy of an object's own fields. What it inherits is not the caller's. */
-function own(keys: unknown): Keys {
-  if (typeof keys !== "object" || keys === null) throw invalid("keys", `not an object; write ${written(["user", "tenant"])}`);
+function own(keys: Keys): Keys {
   return Object.fromEntries(Object.entries(keys));
-}
-
-/** A whole number that is not zero. */
-function some(field: string, value: unknown): number {
-  const number = whole(field, value);
-  if (number === 0) throw invalid(field, "0 is out of range; write at least 1");
-  return number;
-}
-
-/** A token that would make every request a retry of the first is none. */
-function token(value: unknown): string {
-  const token = text("idempotency.token", value);
-  if (token.trim() === "") throw invalid("idempotency.token", "empty; write one that is unique to the request, or leave out idempotency");
-  return token;
 }
 
 function named(field: keyof Identity, identity: Identity | undefined): string | undefined {

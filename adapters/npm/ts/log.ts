@@ -1,8 +1,8 @@
 // What limiters and gates tell of failures, as core's `gate/notice.rs` does.
 
+import { quietly } from "./callback.js";
 import type { Decision } from "./core/decide.js";
 import { type ErrorKind, isStoreFailure, type TidegateError } from "./error.js";
-import { quietly } from "./given.js";
 import { FROM_STORE, ORIGIN } from "./numbers.js";
 import type { ErrorEvent } from "./options.js";
 

@@ -57,13 +57,13 @@ export class Decider {
   /** The sender of a request, as far as it is known before its token is verified. */
   sender(facts: Facts): Sender {
     const [first, second] = this.source.fields;
-    return new Sender(this.rules, facts, this.source.find(first && facts.field(first), second && facts.field(second), facts.given.peer));
+    return new Sender(this.rules, facts, this.source.find(first && facts.field(first), second && facts.field(second), facts.options.peer ?? undefined));
   }
 
   /** Finds what applies to a request, and asks no store yet. */
   prepare(facts: Facts, applied: readonly Rule[], sender: Sender): Told | Pending {
     const { rules } = this;
-    const [{ given, now }, { tier }] = [facts, sender];
+    const [{ options, now }, { tier }] = [facts, sender];
     const [first] = applied;
     if (!first) return UNLIMITED;
     if (sender.isOn(rules.denied)) return this.#refused(first, now, "listed", 403, { error: "forbidden" });
@@ -76,11 +76,11 @@ export class Decider {
     const limiting = limitingOf(applied, tier);
     const [rule] = limiting;
     if (!rule) return UNLIMITED;
-    const estimates = given.isEstimate || limiting.some(({ estimate }) => estimate !== undefined);
+    const estimates = options.estimate !== undefined || limiting.some(({ estimate }) => estimate !== undefined);
     const within = limiting.flatMap(({ settleWithinMs }) => settleWithinMs ?? []);
     const isOpen = opens(applied, tier);
     const about = ({ name, lease }: Rule, store: number, policy: RulesPolicy, usual: number): Ask => {
-      const check = { ...ask(CHECK, policy, now), keys: sender.keys(policy), cost: given.cost ?? usual, isTimed: given.now !== undefined, lease };
+      const check = { ...ask(CHECK, policy, now), keys: sender.keys(policy), cost: options.cost ?? usual, isTimed: options.now !== undefined, lease };
       return { rule: name, store, check };
     };
     try {
@@ -89,7 +89,7 @@ export class Decider {
         ? [about(rule, ...charged, costOf(applied, tier))]
         : limiting.map((rule) => about(rule, this.#place(rule), policyOf(rule, tier)!, rule.cost));
       // The server makes the token: a client that chooses it could repeat a request for free.
-      const token = given.token ?? (estimates || asks.some(({ check }) => check.policy.holdsSlots) ? crypto.randomUUID() : undefined);
+      const token = options.token ?? (estimates || asks.some(({ check }) => check.policy.holdsSlots) ? crypto.randomUUID() : undefined);
       if (token !== undefined) {
         for (const { check } of asks) {
           // A slot is given back within its lifetime, and a store remembers its charge for at least that.

@@ -1,7 +1,7 @@
+import { quietly } from "../callback.js";
 import type { Decision } from "../core/decide.js";
 import { digest } from "../core/key.js";
 import type { ErrorKind, TidegateError } from "../error.js";
-import { quietly } from "../given.js";
 import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../numbers.js";
 import type { Question } from "../question.js";
 import type { Keys, Outcome } from "../verdict.js";

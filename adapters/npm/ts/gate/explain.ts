@@ -44,7 +44,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   const around = rules.stores.find(({ name }) => name === (rule.store ?? first));
   const [lease, fallback] = [rule.lease, around?.fallback];
   return done(
-    `cost     ${facts.given.cost ?? costOf(applied, sender.tier)}`,
+    `cost     ${facts.options.cost ?? costOf(applied, sender.tier)}`,
     ...policy.dimensions.flatMap(({ name, first, end }) =>
       policy.quotas.slice(first, end).map((quota) => `limit    ${quota.name}: ${numbersOf(quota.rule)}, by ${keyLine(sender, name)}`),
     ),

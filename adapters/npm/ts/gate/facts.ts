@@ -1,32 +1,8 @@
 import { invalid } from "../error.js";
-import type { Keys } from "../verdict.js";
-import { type Framework, FRAMEWORKS, routedBy } from "./frameworks.js";
+import type { GateCheck } from "./check_options.js";
+import { FRAMEWORKS, routedBy } from "./frameworks.js";
 import type { Matched } from "./rules/matcher.js";
 import { pathsOf } from "./target.js";
-
-/** What an application tells of a request: the options of its check, read. */
-export interface Given {
-  readonly method: string | undefined;
-  /** The request targets as the host received and rewrote them. */
-  readonly targets: readonly string[] | undefined;
-  readonly framework: Framework | undefined;
-  readonly ignoresCase: boolean | undefined;
-  readonly peer: string | undefined;
-  readonly subject: string | undefined;
-  readonly apiKey: string | undefined;
-  readonly key: string | undefined;
-  readonly tier: string | undefined;
-  readonly token: string | undefined;
-  readonly botScore: number | undefined;
-  readonly keys: Keys;
-  readonly cost: number | undefined;
-  /** Whether the cost is an estimate. */
-  readonly isEstimate: boolean;
-  /** Whether a request without an address is a mistake of the application, and not of a client. */
-  readonly needsPeer: boolean;
-  /** The time of the request, if the application tells it. */
-  readonly now: number | undefined;
-}
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -36,30 +12,31 @@ export class Facts implements Matched {
   /** All that the host may take for its path, with the query. Its own comes first. */
   readonly paths: readonly string[];
   readonly ignoresCase: boolean;
-  readonly given: Given;
+  /** What the application tells of the request. */
+  readonly options: GateCheck;
   readonly #headers: Headers;
   readonly #urlHost: string;
   #hosts: readonly string[] | undefined;
 
-  constructor({ method, url, headers }: Request, given: Given) {
+  constructor({ method, url, headers }: Request, options: GateCheck) {
     const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
-    const { targets, framework } = given;
-    this.method = given.method ?? String(method);
-    const paths = targets?.flatMap((target) => pathsOf(target) ?? unreadable()) ?? [path || "/"];
+    const { target, framework } = options;
+    this.method = options.method ?? String(method);
+    const paths = target?.flatMap((target) => pathsOf(target) ?? unreadable()) ?? [path || "/"];
     this.paths = framework ? [...new Set(paths.flatMap((path) => routedBy(framework, path)))] : paths;
-    this.ignoresCase = given.ignoresCase ?? (framework !== undefined && FRAMEWORKS[framework].ignoresCase);
-    this.given = given;
+    this.ignoresCase = options.ignoreCase ?? (framework !== undefined && FRAMEWORKS[framework].ignoresCase);
+    this.options = options;
     this.#headers = headers;
     this.#urlHost = host!;
   }
 
   /** The time of the request: now, unless the application tells it. */
   get now(): number {
-    return this.given.now ?? Date.now();
+    return this.options.now ?? Date.now();
   }
 
   get botScore(): number | undefined {
-    return this.given.botScore;
+    return this.options.botScore;
   }
 
   get hosts(): readonly string[] {

@@ -1,22 +1,22 @@
+import { type Chosen, chosen, isPromised } from "../check_options.js";
 import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
 import { type Look, undecided } from "../core/sent.js";
 import { invalid, TidegateError } from "../error.js";
-import { Fields, shown, whole } from "../fields.js";
-import { FrontEnd, SETTLE_WITHIN_MS } from "../front_end.js";
-import { type Chosen, chosen, isPromised, notRequest, text } from "../given.js";
+import { Fields, shown } from "../fields.js";
+import { FrontEnd, notRequest, SETTLE_WITHIN_MS } from "../front_end.js";
 import type { Layer } from "../layer.js";
 import type { Watched } from "../log.js";
 import type { ErrorEvent, Platform } from "../options.js";
 import { type Held, type Keys, type Told, Verdict } from "../verdict.js";
 import { type Composed, composed } from "./around/compose.js";
+import { type GateCheckOptions, readGateCheck } from "./check_options.js";
 import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
 import { Decider, misconfigured } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
-import { Facts, type Given, UNREADABLE } from "./facts.js";
+import { Facts, UNREADABLE } from "./facts.js";
 import { fitted } from "./fit.js";
-import { type Framework, FRAMEWORKS } from "./frameworks.js";
 import { compile } from "./rules/compile.js";
 import { rootOf } from "./rules/item.js";
 import { type Node, readJson } from "./rules/json.js";
@@ -29,6 +29,7 @@ import { type TokenKeys, Tokens } from "./tokens.js";
 export { type ErrorKind, TidegateError } from "../error.js";
 export type { ErrorEvent, Operation, Platform } from "../options.js";
 export { type Charge, type Keys, type Outcome, type QuotaStatus, Verdict } from "../verdict.js";
+export type { GateCheckOptions } from "./check_options.js";
 export type { Framework } from "./frameworks.js";
 export { type AnalyticsEngine, analyticsEngine, type Event, jsonLines, type Meter, openTelemetry, type Sink } from "./events.js";
 export type { Limit, Store } from "./stores.js";
@@ -77,51 +78,7 @@ export interface GateOptions {
   trustTrueClientIp?: boolean;
 }
 
-/** What only the application knows of a request. */
-export interface GateCheckOptions {
-  /**
-   * The request target as the host received it, such as `req.originalUrl ?? req.url`: before mounts, rewriting and URL parsing, which
-   * hide from the rules what a router sees. Write several if the application rewrites it; the rules of all apply. A text that is neither
-   * a path, nor an absolute URL, nor `*` is refused with a 400. Default: the path of the request's URL.
-   */
-  target?: string | readonly string[] | undefined;
-  /** The method as the host received it. No `Request` has `TRACE` or `CONNECT`. Default: that of the request. */
-  method?: string | undefined;
-  /** What routes the request. The rules then match also the paths for which it runs the same route. The middlewares say it themselves. */
-  framework?: Framework | undefined;
-  /** Whether the routes ignore upper and lower case. The rules then do so, too. Default: as `framework` does by default. */
-  ignoreCase?: boolean | undefined;
-  /** The client's address from the host's own API or socket, for the platforms `direct` and `fastly`. */
-  peer?: string | undefined;
-  /** The subject of a token that the application has verified. */
-  subject?: string | undefined;
-  /** An API key that the application has found valid. Only its hash is counted. */
-  apiKey?: string | undefined;
-  /** Count this key in place of the sender's identities: any well-formed text with a start of its own, such as `account:42`. Lists are compared with those, too. */
-  key?: string | undefined;
-  /** The tier, such as a plan, of the sender that `key`, `subject` or `apiKey` names, or of the one whom the gate finds. */
-  tier?: string | undefined;
-  /** How likely a human sent the request, from 0 to 255, for rules with `bot_score_below`. */
-  botScore?: number | undefined;
-  /** The keys of the dimensions that the rules declare, as `{ tenant: "tenant:42" }`. */
-  keys?: Keys;
-  /** The cost, in place of the rule's. */
-  cost?: number | undefined;
-  /** The estimated cost of a request whose cost is known only afterwards, in place of `cost`. Settle it with `settle`. */
-  estimate?: number | undefined;
-  /**
-   * Charges all checks with this token once. A client that chooses its own token can repeat a request that was admitted for free.
-   * Without it, the gate makes one if the request needs it.
-   */
-  token?: string | undefined;
-  /** The time of the request, in milliseconds since the epoch. Default: `Date.now()` when its keys are known, right before a store is asked. */
-  now?: number | undefined;
-}
-
 const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
-const CHECK_OPTIONS = ["target", "method", "framework", "ignoreCase", "peer", "subject", "apiKey", "key", "tier", "botScore", "keys", "cost", "estimate", "token", "now"];
-const NO_KEYS: Keys = {};
-const FRAMEWORK_NAMES = Object.keys(FRAMEWORKS) as Framework[];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
@@ -252,7 +209,7 @@ export abstract class BaseGate extends FrontEnd {
     if (mistake) throw mistake;
     try {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
-      declared(decider.rules, facts.given.keys);
+      declared(decider.rules, facts.options.keys);
       const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
       if (applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
       return explained(decider.rules, applied, facts, sender, this.#stores[0]!.name);
@@ -288,14 +245,14 @@ export abstract class BaseGate extends FrontEnd {
   }
 
   async #decide(facts: Facts): Promise<Told> {
-    const [decider, { given }] = [this.#decider, facts];
-    declared(decider.rules, given.keys);
+    const decider = this.#decider;
+    declared(decider.rules, facts.options.keys);
     const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
     if (decider.rules.tokens && applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
     const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
     const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).includes(MISSING_IP);
-    return given.needsPeer && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
+    return facts.options.peer === null && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
   }
 
   /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */
@@ -328,7 +285,7 @@ function textOf(rules: unknown): string {
 }
 
 /** Throws if the rules do not declare that the application gives the keys of these dimensions. */
-function declared({ dimensions }: Rules, keys: Keys): void {
+function declared({ dimensions }: Rules, keys: Keys = {}): void {
   for (const name in keys) {
     if (dimensions.includes(name)) continue;
     const fix = dimensions.length > 0 ? suggestion(name, dimensions) : `write dimensions = [${quoted(name)}] in their file`;
@@ -338,47 +295,5 @@ function declared({ dimensions }: Rules, keys: Keys): void {
 
 /** A request, and what the application tells of it. */
 function factsOf(request: Request, options: unknown): Facts {
-  return new Facts(request, givenBy(options));
-}
-
-/** Reads a check's options. */
-function givenBy(checked: unknown): Given {
-  const fields = new Fields(checked, "", CHECK_OPTIONS);
-  const options = checked as Record<string, unknown>;
-  const of = (name: string) => options[name] ?? undefined;
-  const textOf = (name: string) => (of(name) === undefined ? undefined : text(name, of(name)));
-  const number = (name: string) => (options[name] === undefined ? undefined : whole(name, options[name]));
-  const [peer, token, keys, target] = [of("peer"), textOf("token"), of("keys"), of("target")];
-  const given = {
-    targets: target === undefined ? undefined : targetsOf(target),
-    method: textOf("method"),
-    framework: fields.choice("framework", FRAMEWORK_NAMES),
-    ignoresCase: fields.flag("ignoreCase"),
-    // Null says that a middleware finds no address. Anything else but an address counts as none.
-    peer: typeof peer === "string" ? peer : undefined,
-    needsPeer: options["peer"] === null,
-    subject: textOf("subject"),
-    apiKey: textOf("apiKey"),
-    key: textOf("key"),
-    tier: textOf("tier"),
-    token,
-    keys: keys === undefined ? NO_KEYS : Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, text(`keys.${name}`, key)])),
-    botScore: number("botScore"),
-    cost: number("cost"),
-    isEstimate: options["estimate"] !== undefined,
-    now: number("now"),
-  };
-  if (given.botScore !== undefined && given.botScore > 255) throw invalid("botScore", `${given.botScore} is out of range; write 0 to 255`);
-  if (token?.trim() === "") throw invalid("token", "empty; write one that is unique to the request, or leave it out");
-  if (!given.isEstimate) return given;
-  const estimate = number("estimate");
-  if (estimate === 0) throw invalid("estimate", "0 is out of range; write at least 1");
-  if (given.cost !== undefined) throw invalid("estimate", "it replaces cost; write check(request, { estimate })");
-  return { ...given, cost: estimate };
-}
-
-function targetsOf(target: unknown): string[] {
-  const targets = [target].flat().map((target) => text("target", target));
-  if (targets.length > 0) return targets;
-  throw invalid("target", "no target; write req.originalUrl ?? req.url");
+  return new Facts(request, readGateCheck(options));
 }

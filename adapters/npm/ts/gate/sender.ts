@@ -3,8 +3,9 @@ import type { Policy } from "../core/policy.js";
 import { apiKeyOf, newKey, senderKey } from "../core/key.js";
 import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
+import type { GateCheck } from "./check_options.js";
 import type { Claims, Reason } from "./claims.js";
-import { bytesOf, type Facts, type Given } from "./facts.js";
+import { bytesOf, type Facts } from "./facts.js";
 import { GLOBAL, IP, SENDER } from "./rules/by.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
@@ -16,16 +17,16 @@ const SOURCES = ["verified by the application", "verified by the application", "
 export class Sender {
   readonly client: Client | undefined;
   readonly #rules: Rules;
-  readonly #given: Given;
+  readonly #options: GateCheck;
   /** The key of each identity, in the order of `SOURCES`: the application's key and its subject, the subject of a valid token, the application's API key, and a valid one in the header field. */
   readonly #identities: (string | undefined)[];
   #claims: Claims | Reason | undefined;
 
   constructor(rules: Rules, facts: Facts, client: Client | undefined) {
-    const { key, subject, apiKey } = facts.given;
+    const { key, subject, apiKey } = facts.options;
     this.client = client;
     this.#rules = rules;
-    this.#given = facts.given;
+    this.#options = facts.options;
     this.#identities = [key === undefined ? key : newKey(key), subject ? subjectOf(subject) : undefined, undefined, apiKey ? apiKeyOf(apiKey) : undefined, validKey(rules, facts)];
   }
 
@@ -59,7 +60,7 @@ export class Sender {
     };
     // The application's tier is that of the API key that it names, even if a token's subject is counted.
     const isAnothers = (key ?? subject) === undefined && token !== undefined && apiKey !== undefined;
-    if (this.#given.tier !== undefined && !isAnothers) return placeOf(this.#given.tier);
+    if (this.#options.tier !== undefined && !isAnothers) return placeOf(this.#options.tier);
     const claims = this.#counted;
     return claims ? placeOf(claims.tier) : apiKeys.get(this.verified!);
   }
@@ -91,7 +92,7 @@ export class Sender {
     if (dimension === "" || dimension === SENDER) return this.#main;
     if (dimension === IP) return this.#ip;
     if (dimension === GLOBAL) return GLOBAL;
-    const { keys } = this.#given;
+    const { keys = {} } = this.#options;
     if (Object.hasOwn(keys, dimension)) return newKey(keys[dimension]!);
     if (this.#rules.tokens?.keys.some(([known]) => known === dimension)) return this.#counted?.keys.get(dimension) ?? this.#main;
     throw invalid("keys", `the dimension "${dimension}" has no key; give one for each dimension`);

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { AddressSource, type Client } from "../core/address.js";
 import { invalid, TidegateError } from "../error.js";
+import type { GateCheck } from "../gate/check_options.js";
 import { NOT_SIGNED, tokenOf } from "../gate/claims.js";
 import { Facts } from "../gate/facts.js";
 import { DIMENSIONS } from "../gate/rules/by.js";
@@ -149,24 +150,13 @@ class Caller extends Sender {
 }
 
 /** What the application tells of the request. */
-function toldBy(given: Given): Facts["given"] {
+function toldBy(given: Given): GateCheck {
   const score = given.one("bot-score");
   return {
-    method: undefined,
-    targets: undefined,
-    framework: undefined,
-    ignoresCase: undefined,
     peer: given.one("peer"),
     subject: given.one("subject"),
-    apiKey: undefined,
-    key: undefined,
     tier: given.one("tier"),
-    token: undefined,
     botScore: score === undefined ? undefined : Number(score),
     keys: Object.fromEntries(keysIn(given)),
-    cost: undefined,
-    isEstimate: false,
-    needsPeer: false,
-    now: undefined,
   };
 }

@@ -1,6 +1,6 @@
 // Reads JSON that people write and tells where it is wrong, in the words of `serde_json`, which the program in Rust has.
 
-import { distance } from "../distance.js";
+import { distance } from "../nearest_name.js";
 import { isNumber, Mistake, type Node, readJson } from "../gate/rules/json.js";
 
 /** What is wrong in a document, after the place, such as `steps[2].expect.passed`. */

@@ -1,8 +1,8 @@
+import { quietly } from "../../callback.js";
 import type { Core } from "../../core.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
 import { MAX_INSTANT } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
-import { quietly } from "../../given.js";
 import { AT } from "../../numbers.js";
 import { PEEK, type Question } from "../../question.js";
 import { type Call, said, type Store } from "../../store.js";
