@@ -5,7 +5,7 @@ use std::pin::Pin;
 #[cfg(feature = "std")]
 use std::task::{Context, Waker};
 
-#[cfg(feature = "gate")]
+#[cfg(any(feature = "gate", feature = "serde"))]
 pub use crate::suggestion::Suggestion;
 /// Integers of few bytes.
 pub mod leb128 {

@@ -28,6 +28,8 @@ mod client_ip;
 mod codec;
 mod decision;
 mod dimension;
+#[cfg(any(feature = "gate", feature = "serde"))]
+mod document;
 mod error;
 #[cfg(feature = "gate")]
 pub mod gate;
@@ -48,8 +50,6 @@ mod memory;
 mod network;
 mod platform;
 mod policy;
-#[cfg(feature = "serde")]
-mod policy_serde;
 mod policy_state;
 pub mod prelude;
 mod quota;
@@ -59,7 +59,7 @@ mod sha256;
 mod small_vec;
 mod sorted_map;
 pub mod store;
-#[cfg(feature = "gate")]
+#[cfg(any(feature = "gate", feature = "serde"))]
 mod suggestion;
 mod time;
 

@@ -1,7 +1,11 @@
 //! Policies, validated at construction.
 
+#[cfg(any(feature = "gate", feature = "serde"))]
+pub(crate) mod fields;
 #[cfg(feature = "std")]
 mod parts;
+#[cfg(feature = "serde")]
+mod serde;
 
 use alloc::boxed::Box;
 use alloc::format;

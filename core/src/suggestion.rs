@@ -1,8 +1,17 @@
 //! What to write in place of an unknown name.
 
-use std::fmt;
+use core::fmt;
+
+#[cfg(feature = "std")]
+use strsim::osa_distance;
 
 use crate::quoted_text::Quoted;
+
+/// What measures distances needs the standard library. Without it, no name is near.
+#[cfg(not(feature = "std"))]
+const fn osa_distance(_: &str, _: &str) -> usize {
+    usize::MAX
+}
 
 /// The end of a message about an unknown name: the nearest known name, if one is near, and all of them.
 #[derive(Debug)]
@@ -20,7 +29,7 @@ impl<'a> Suggestion<'a> {
 
     /// The known name that takes the fewest changes, if these are at most a third of its letters, and not all of them.
     pub(crate) fn nearest(&self) -> Option<&'a str> {
-        let distance = |name: &&'a str| (strsim::osa_distance(self.unknown, name), *name);
+        let distance = |name: &&'a str| (osa_distance(self.unknown, name), *name);
         // Longer than any name: not worth the time.
         let near = self.known.iter().filter(|_| self.unknown.len() <= 64).map(distance).min()?;
         let is_near = |(changes, name): &(usize, &str)| *changes <= name.len().div_ceil(3) && *changes < name.len();

@@ -1,21 +1,16 @@
 //! The rules file: its fields, and the positions of its errors.
 
 mod lease;
-mod node;
-mod quota;
 #[cfg(feature = "toml")]
 mod toml;
 
-use std::fmt;
 use std::num::NonZero;
 
 pub(super) use self::lease::lease;
-pub(super) use self::node::Item;
-pub(super) use self::quota::quotas;
-use super::json::Node;
 use super::matcher::{Host, Path, Pattern};
 use super::path::{SEGMENTS_MAX, rule_path, segments};
 use crate::Error;
+use crate::document::{FileText, Item, Node, Source};
 use crate::quoted_text::Quoted;
 
 /// What to do with a request if the store fails.
@@ -28,49 +23,32 @@ pub enum OnFailure {
     Closed,
 }
 
-/// A rules file's name and text.
-#[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) name: &'a str,
-    pub(super) text: &'a str,
-}
-
 /// A file that was read.
 pub(super) struct File<'a> {
-    source: Source<'a>,
+    text: FileText<'a>,
     root: Node,
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn read(self) -> Result<File<'a>, Error> {
-        let read = match self.name.rsplit_once('.') {
+impl<'a> File<'a> {
+    pub(super) fn read(file: FileText<'a>) -> Result<Self, Error> {
+        let FileText { name, text } = file;
+        let read = match name.rsplit_once('.') {
             #[cfg(feature = "toml")]
-            Some((_, "toml")) => toml::read(self.text),
+            Some((_, "toml")) => toml::read(text),
             #[cfg(not(feature = "toml"))]
             Some((_, "toml")) => {
                 let message = "this build reads no TOML; enable the feature `toml` of your platform's crate (or of tidegate-core), or write JSON";
-                return Err(Error::invalid(format!("{}: {message}", self.name)));
+                return Err(Error::invalid(format!("{name}: {message}")));
             }
-            Some((_, "json")) => Node::of_json(self.text, true),
-            _ => return Err(Error::invalid(format!("{}: end the file's name with .toml or .json", self.name))),
+            Some((_, "json")) => Node::of_json(text, true),
+            _ => return Err(Error::invalid(format!("{name}: end the file's name with .toml or .json"))),
         };
-        let root = read.map_err(|wrong| Error::invalid(self.at(wrong.at, format_args!("{}", wrong.what))))?;
-        Ok(File { source: self, root })
+        let root = read.map_err(|wrong| Error::invalid(file.at(wrong.at, format_args!("{}", wrong.what))))?;
+        Ok(File { text: file, root })
     }
 
-    /// A message about what is at this byte, with its line and its column in characters, both from 1.
-    fn at(&self, place: usize, what: fmt::Arguments<'_>) -> String {
-        let (mut line, mut column) = (1_usize, 1_usize);
-        for character in self.text.get(..place).unwrap_or_default().chars() {
-            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
-        }
-        format!("{}:{line}:{column}: {what}", self.name)
-    }
-}
-
-impl File<'_> {
     pub(super) const fn root(&self) -> Item<'_> {
-        Item::of(self.source, &self.root)
+        Item::of(Source::File(self.text), &self.root)
     }
 }
 

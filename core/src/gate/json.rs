@@ -1,23 +1,8 @@
 //! JSON, with the place of each value, which messages have. `serde_json` tells no places, and would take 10.0 KiB more of a Worker that
 //! reads a rules file, gzipped.
 
+use crate::document::{Node, Value};
 use crate::quoted_text::Quoted;
-
-/// A value, and where it begins in the text, in bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
-    pub(super) at: usize,
-    pub(super) value: Value,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    /// A number, `true`, `false` or `null`, as it is written.
-    Bare(String),
-    Text(String),
-    List(Vec<Node>),
-    Table(Vec<(String, Node)>),
-}
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,16 +23,6 @@ impl Node {
             None => Ok(node),
             Some(_) => parser.wrong("trailing characters"),
         }
-    }
-
-    /// A value of a table by its name.
-    pub(super) fn get(&self, name: &str) -> Option<&Self> {
-        let Value::Table(table) = &self.value else { return None };
-        table.iter().rfind(|(known, _)| known == name).map(|(_, node)| node)
-    }
-
-    pub(super) fn as_text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// A number as it is written.

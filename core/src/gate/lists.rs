@@ -4,7 +4,7 @@ use std::format_args as args;
 use std::net::IpAddr;
 
 use super::bytes::bytes_of_fields;
-use super::file::Item;
+use crate::document::Item;
 use crate::network::Network;
 use crate::{Error, Key};
 

@@ -12,13 +12,14 @@ pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
 use super::bytes::{self, bytes_of_fields};
 use super::dimension_names::DIMENSIONS;
-use super::file::{OnFailure, Source};
+use super::file::OnFailure;
 use super::lists::List;
 use super::matcher::{Matcher, Pattern};
 use super::path::{FoldCase, in_lower_case};
 use super::responses::Responses;
 use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
+use crate::document::FileText;
 use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
@@ -348,7 +349,7 @@ impl Rules {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) with the file, the line, the column, the value and what to write instead.
     pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
-        compile(Source { name: file, text })
+        compile(FileText { name: file, text })
     }
 
     /// The rules as bytes, for [`Rules::from_bytes`]. What verifies [tokens](Rules::verify_tokens) is no part of them.

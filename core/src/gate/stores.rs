@@ -12,7 +12,7 @@ use std::sync::Arc;
 use self::borrowing::Borrowing;
 pub(super) use self::watched::Watched;
 use super::bytes::bytes_of_fields;
-use super::file::Item;
+use crate::document::Item;
 use crate::lending::Lease;
 use crate::limiter::{deny_cache, fallback};
 use crate::quoted_text::Quoted;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::bytes::bytes_of_fields;
 use super::dimension_names::DIMENSIONS;
-use super::file::{Item, field_name};
+use super::file::field_name;
 use super::request::Request;
+use crate::document::Item;
 use crate::quota::checked_name;
 use crate::suggestion::Suggestion;
 use crate::{Error, Key, MaybeSend, MaybeSync, Millis, UnixMillis};

@@ -90,7 +90,7 @@ fn the_id_depends_on_the_shape_and_not_on_the_limits() {
 
 #[cfg(feature = "serde")]
 mod json {
-    use super::{Policy, window};
+    use super::{Policy, Quota, window};
 
     fn parse(json: &str) -> Result<Policy, String> {
         serde_json::from_str(json).map_err(|error| error.to_string())
@@ -114,33 +114,114 @@ mod json {
         assert_eq!(parse(&serde_json::to_string(&policy).unwrap()).unwrap(), policy);
         let plain = Policy::new("api", [window(1, 1).unwrap()]).unwrap();
         assert_eq!(parse(&serde_json::to_string(&plain).unwrap()).unwrap(), plain);
+        for same in [
+            r#"{"name":"slots","quotas":[{"algorithm":"concurrency","name":"slots","limit":2,"lifetime_ms":9000,"returns_cost":true}]}"#,
+            r#"{"name":"api","group_by":"tenant","quotas":[{"algorithm":"token_bucket","name":"a","by":"user","capacity":5,"refill":3,"per_ms":1000},{"algorithm":"concurrency","name":"b","by":"tenant","limit":2,"lifetime_ms":9000}]}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&parse(same).unwrap()).unwrap(), same);
+        }
+    }
+
+    /// A path, and what is wrong there, without the place in the text.
+    fn wrong(json: &str) -> String {
+        let error = parse(json).unwrap_err();
+        error.split(" at line ").next().unwrap_or_default().to_string()
     }
 
     #[test]
-    fn errors_name_what_is_wrong() {
-        let quota = |fields: &str| parse(&format!(r#"{{ "name": "api", "quotas": [ {{ {fields} }} ] }}"#)).unwrap_err();
+    fn errors_name_the_field_and_the_fix_as_those_of_a_rules_file_do() {
         let cases = [
-            (quota(r#""algorithm": "fixed_window", "limit": 0, "window_ms": 1"#), "limit: 0 is out of range"),
-            (quota(r#""algorithm": "fixed_window", "window_ms": 1"#), "missing field `limit`"),
-            (quota(r#""algorithm": "fixed_window", "limt": 1, "window_ms": 1"#), "unknown field `limt`"),
-            (quota(r#""algorithm": "gcra", "limit": 1, "window_ms": 1"#), "unknown variant `gcra`"),
-            (quota(r#""algorithm": "token_bucket", "limit": 1, "window_ms": 1"#), "unknown field `limit`"),
-            (quota(r#""algorithm": "fixed_window", "limit": -1, "window_ms": 1"#), "invalid value: integer `-1`"),
-            (quota(r#""algorithm": "block", "cap_ms": 0"#), "cap_ms: 0 is out of range"),
+            (r#""algorithm": "fixed_window", "limit": 0, "window_ms": 1"#, "quotas[0]: limit: 0 is out of range; "),
+            (r#""algorithm": "fixed_window", "window_ms": 1"#, "quotas[0]: missing field `limit`"),
             (
-                quota(r#""algorithm": "block", "span_ms": 1"#),
-                "unknown field `span_ms`, expected one of `name`, `by`, `cap_ms`",
+                r#""algorithm": "fixed_window", "limt": 1, "window_ms": 1"#,
+                r#"quotas[0].limt: unknown field `limt`; did you mean "limit"? Write one of "algorithm", "name", "by", "limit", "window_ms""#,
             ),
             (
-                quota(r#""algorithm": "penalty", "base_ms": 0, "factor": 1, "cap_ms": 1"#),
-                "or a block in place of the penalty",
+                r#""algorithm": "token_bucket", "limit": 1, "per_ms": 1"#,
+                r#"quotas[0].limit: unknown field `limit`; write one of "algorithm", "name", "by", "capacity", "refill", "per_ms""#,
             ),
-            (parse(r#"{ "name": "api", "quotas": [] }"#).unwrap_err(), "quotas: 0 is out of range"),
-            (parse(r#"{ "name": "a b", "quotas": [] }"#).unwrap_err(), "name: \"a b\" cannot be a name"),
+            (
+                r#""algorithm": "block", "a b": 1"#,
+                r#"quotas[0]["a b"]: unknown field `a b`; write one of "algorithm", "name", "by", "cap_ms""#,
+            ),
+            (r#""limit": 1, "window_ms": 1"#, "quotas[0]: missing field `algorithm`"),
+            (
+                r#""algorithm": "fixed_windw", "limit": 1, "window_ms": 1"#,
+                r#"quotas[0].algorithm: "fixed_windw" is not an algorithm; did you mean "fixed_window"? Write one of "#,
+            ),
+            (
+                r#""algorithm": "gcra""#,
+                r#"quotas[0].algorithm: "gcra" is not an algorithm; write one of "fixed_window", "#,
+            ),
+            (
+                r#""algorithm": "fixed_window", "limit": -1, "window_ms": 1"#,
+                "quotas[0].limit: -1 is negative; write a whole number from 0",
+            ),
+            (
+                r#""algorithm": "fixed_window", "limit": 1.0, "window_ms": 1"#,
+                "quotas[0].limit: expected a whole number, found 1.0",
+            ),
+            (
+                r#""algorithm": "fixed_window", "limit": "1", "window_ms": 1"#,
+                "quotas[0].limit: expected a whole number, found a text",
+            ),
+            (
+                r#""algorithm": "fixed_window", "limit": 1, "window_ms": null"#,
+                "quotas[0].window_ms: expected a whole number, found null",
+            ),
+            (
+                r#""algorithm": "concurrency", "limit": 1, "lifetime_ms": 1, "returns_cost": 1"#,
+                "quotas[0].returns_cost: expected true or false, found a number",
+            ),
+            (r#""algorithm": "block", "cap_ms": 1, "name": []"#, "quotas[0].name: expected a text, found a list"),
+            (r#""algorithm": "block", "cap_ms": 1, "name": "a b""#, r#"quotas[0]: name: "a b" cannot be a name; "#),
+            (r#""algorithm": "block", "cap_ms": 0"#, "quotas[0]: cap_ms: 0 is out of range"),
+            (
+                r#""algorithm": "penalty", "base_ms": 0, "factor": 1, "cap_ms": 1"#,
+                "quotas[0]: base_ms: 0 is out of range",
+            ),
         ];
-        for (error, expected) in cases {
-            assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+        for (quota, expected) in cases {
+            let fields = format!(r#""quotas": [ {{ {quota} }} ]"#);
+            let error = wrong(&format!(r#"{{ "name": "api", {fields} }}"#));
+            assert!(error.starts_with(expected), "{error}\n{expected}");
+            #[cfg(feature = "gate")]
+            {
+                let rules = format!(r#"{{ "limits": {{ "api": {{ {fields} }} }} }}"#);
+                let in_file = tidegate_core::gate::Rules::parse("rules.json", &rules).unwrap_err().to_string();
+                assert_eq!(
+                    in_file.split_once(": ").map(|(_, what)| what),
+                    error.split_once(": ").map(|(_, what)| what)
+                );
+            }
         }
+    }
+
+    #[test]
+    fn errors_of_a_policy_name_its_fields() {
+        for (json, expected) in [
+            (r#"{ "name": "api", "quotas": [] }"#, "quotas: 0 is out of range; write 1 to 8 quotas"),
+            (r#"{ "name": "a b", "quotas": [] }"#, r#"name: "a b" cannot be a name; "#),
+            (r#"{ "quotas": [] }"#, "missing field `name`"),
+            (r#"{ "name": "api" }"#, "missing field `quotas`"),
+            (r#"{ "name": "api", "quotas": 1 }"#, "quotas: expected a list, found a number"),
+            (r#"{ "name": "api", "charge_denied": "yes" }"#, "charge_denied: expected true or false, found a text"),
+            (
+                r#"{ "name": "api", "qotas": [] }"#,
+                r#"qotas: unknown field `qotas`; did you mean "quotas"? Write one of "name", "charge_denied", "group_by", "quotas""#,
+            ),
+            (r#"{ "name": "api", "name": "api" }"#, r#""name" is written twice; write it once"#),
+            (r#"["api"]"#, "expected a table, found a list"),
+        ] {
+            let error = wrong(json);
+            assert!(error.starts_with(expected), "{error}\n{expected}");
+        }
+        let grouped =
+            r#"{ "name": "api", "group_by": "tenant", "quotas": [{ "algorithm": "block", "cap_ms": 1, "by": "ip" }] }"#;
+        assert_eq!(wrong(grouped), r#"group_by: no quota counts by "tenant"; write the dimension of one"#);
+        let alone = serde_json::from_str::<Quota>(r#"{ "algorithm": "block", "cap": 1 }"#).unwrap_err().to_string();
+        assert!(alone.starts_with("cap: unknown field `cap`; "), "{alone}");
     }
 }
 

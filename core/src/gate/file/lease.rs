@@ -1,7 +1,7 @@
 //! The lease of a limit.
 
-use super::Item;
 use crate::algorithm::MAX_UNITS;
+use crate::document::Item;
 use crate::lending::{LIFETIME_MAX, Lease};
 use crate::{Error, Millis};
 

@@ -3,7 +3,8 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::gate::json::{Node, Value, Wrong};
+use crate::document::{Node, Value};
+use crate::gate::json::Wrong;
 
 /// Reads a text.
 pub(super) fn read(text: &str) -> Result<Node, Wrong> {

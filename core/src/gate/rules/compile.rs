@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
+use crate::document::{FileText, Item};
 use crate::gate::dimension_names::{DIMENSIONS, SENDER};
-use crate::gate::file::{Item, OnFailure, Source, field_name, lease, on_failure, pattern, quotas};
+use crate::gate::file::{File, OnFailure, field_name, lease, on_failure, pattern};
 use crate::gate::lists::List;
 use crate::gate::matcher::{Matcher, Pattern};
 use crate::gate::path::in_lower_case;
@@ -14,6 +15,7 @@ use crate::gate::responses::Responses;
 use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
 use crate::lending::{self, Lease};
+use crate::policy::fields::policy;
 use crate::quota::checked_name;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
@@ -42,8 +44,8 @@ const RULE_FIELDS: &[&str] = &[
     "challenge",
 ];
 
-pub(super) fn compile(source: Source<'_>) -> Result<Rules, Error> {
-    let file = source.read()?;
+pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
+    let file = File::read(file)?;
     let root = file.root();
     root.only(&[
         "$schema",
@@ -231,17 +233,7 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
         limit.only(&["quotas", "charge_denied", "group_by", "lease", "tiers"])?;
-        let charge_denied = limit.has("charge_denied")?;
-        let policy = |item: &Item<'_>| -> Result<Policy, Error> {
-            let group = limit.field("group_by").map(|item| dimension(&item, known)).transpose()?;
-            let quotas = quotas(item, &|item| dimension(item, known))?;
-            let policy = Policy::new(name, quotas).map(|policy| policy.charge_denied(charge_denied));
-            let grouped = policy.and_then(|policy| match &group {
-                Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
-                None => Ok(policy),
-            });
-            grouped.map_err(|error| item.at(&error))
-        };
+        let policy = |quotas: &Item<'_>| policy(name, limit, quotas, &|item| dimension(item, known));
         let usual = policy(limit)?;
         let mut policies = vec![Some(usual.clone())];
         for tier in tiers {

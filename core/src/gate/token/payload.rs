@@ -2,7 +2,7 @@
 
 use super::{Claims, InvalidToken, TokenRules};
 use crate::UnixMillis;
-use crate::gate::json::{Node, Value};
+use crate::document::{Node, Value};
 
 impl Claims {
     /// Reads the payload of a token whose signature is valid, a JSON object, and checks that it is as expected at this instant:

@@ -1,0 +1,92 @@
+//! The fields of policies and quotas, as rules files, fixtures and `serde` have them.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::document::Item;
+use crate::suggestion::Suggestion;
+use crate::{Error, Millis, Policy, Quota};
+
+/// An algorithm as files name it.
+pub(super) struct Algorithm {
+    pub(super) name: &'static str,
+    /// [`Rule::number`](crate::Rule::number).
+    number: u8,
+    /// The fields of its numbers, and the place of each among the [parameters](crate::Rule::parameters).
+    pub(super) fields: &'static [(&'static str, usize)],
+}
+
+/// The only field that is a flag, and may be left out.
+pub(super) const RETURNS_COST: &str = "returns_cost";
+
+const WINDOW: &[(&str, usize)] = &[("limit", 0), ("window_ms", 1)];
+const BUCKET: &[(&str, usize)] = &[("capacity", 0), ("refill", 2), ("per_ms", 1)];
+
+pub(super) const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm { name: "fixed_window", number: 1, fields: WINDOW },
+    Algorithm { name: "sliding_window", number: 2, fields: WINDOW },
+    Algorithm { name: "sliding_log", number: 3, fields: WINDOW },
+    Algorithm { name: "token_bucket", number: 4, fields: BUCKET },
+    Algorithm { name: "leaky_bucket", number: 5, fields: BUCKET },
+    Algorithm { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
+    Algorithm { name: "penalty", number: 7, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
+    Algorithm { name: "block", number: 7, fields: &[("cap_ms", 0)] },
+];
+
+impl Algorithm {
+    fn quota(&self, parameters: [u64; 3], name: Option<&str>, by: Option<&str>) -> Result<Quota, Error> {
+        let mut quota = match (self.name, parameters) {
+            // A penalty without a base is a mistake here, and a block among parameters.
+            ("penalty", [cap, base, factor]) => Quota::penalty(Millis::new(base), factor, Millis::new(cap))?,
+            _ => Quota::from_parameters(self.number, parameters)?,
+        };
+        if let Some(name) = name {
+            quota = quota.named(name)?;
+        }
+        by.map_or(Ok(quota.clone()), |dimension| quota.by(dimension))
+    }
+}
+
+/// Reads what a quota counts by: a name, or none for the sender.
+pub(crate) type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 'a;
+
+/// The policy of a table. `quotas` is this table or another one, such as that of a tier.
+pub(crate) fn policy(
+    name: &str,
+    table: &Item<'_>,
+    quotas: &Item<'_>,
+    dimension: &ReadDimension<'_>,
+) -> Result<Policy, Error> {
+    let charge_denied = table.has("charge_denied")?;
+    let group = table.field("group_by").map(|item| dimension(&item)).transpose()?;
+    let found: Vec<Quota> = quotas.required("quotas")?.each(&mut |item| quota(item, dimension))?;
+    let policy = Policy::new(name, found).map(|policy| policy.charge_denied(charge_denied));
+    let grouped = policy.and_then(|policy| match group {
+        Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
+        None => Ok(policy),
+    });
+    grouped.map_err(|error| quotas.at(&error))
+}
+
+pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error> {
+    let algorithm = item.required("algorithm")?;
+    let name = algorithm.text()?;
+    let Some(known) = ALGORITHMS.iter().find(|known| known.name == name) else {
+        let names = ALGORITHMS.map(|known| known.name);
+        let suggestion = Suggestion::of(name, &names);
+        return Err(algorithm.wrong(name, format_args!("is not an algorithm; {suggestion}")));
+    };
+    let mut fields = Vec::from(["algorithm", "name", "by"]);
+    fields.extend(known.fields.iter().map(|(field, _)| field));
+    item.only(&fields)?;
+    let mut parameters = [0; 3];
+    for (field, place) in known.fields {
+        parameters[*place] = match *field {
+            RETURNS_COST => item.has(RETURNS_COST)?.into(),
+            field => item.required(field)?.number()?,
+        };
+    }
+    let name = item.field("name").map(|name| name.text()).transpose()?;
+    let by = item.field("by").map(|by| dimension(&by)).transpose()?.flatten();
+    known.quota(parameters, name, by.as_deref()).map_err(|error| item.at(&error))
+}

@@ -1,0 +1,79 @@
+//! Serializes and deserializes policies, with the field names of fixtures and configuration files.
+//!
+//! ```
+//! use tidegate_core::Policy;
+//! let policy: Policy = serde_json::from_str(r#"{ "name": "api", "quotas": [
+//!     { "algorithm": "token_bucket", "capacity": 10, "refill": 5, "per_ms": 1000, "name": "burst" },
+//!     { "algorithm": "fixed_window", "limit": 10000, "window_ms": 86400000, "name": "daily" } ] }"#).unwrap();
+//! assert_eq!(policy.quotas()[1].name(), "daily");
+//! ```
+
+use alloc::boxed::Box;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use super::fields::{ALGORITHMS, RETURNS_COST, policy, quota};
+use crate::document::{Item, Node, Source};
+use crate::{Error, Policy, Quota};
+
+/// Any name is a dimension.
+fn dimension(item: &Item<'_>) -> Result<Option<Box<str>>, Error> {
+    item.text().map(|name| Some(name.into()))
+}
+
+impl<'de> Deserialize<'de> for Quota {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let root = Node::deserialize(deserializer)?;
+        quota(&Item::of(Source::Tree(&root), &root), &dimension).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let root = Node::deserialize(deserializer)?;
+        let table = Item::of(Source::Tree(&root), &root);
+        let read = || {
+            table.only(&["name", "charge_denied", "group_by", "quotas"])?;
+            policy(table.required("name")?.text()?, &table, &table, &dimension)
+        };
+        read().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Quota {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (algorithm, parameters) = (self.rule().name(), self.rule().parameters());
+        let mut table = serializer.serialize_map(None)?;
+        table.serialize_entry("algorithm", algorithm)?;
+        for (field, text) in [("name", self.name()), ("by", self.dimension())] {
+            if !text.is_empty() {
+                table.serialize_entry(field, text)?;
+            }
+        }
+        let known = ALGORITHMS.iter().filter(|known| known.name == algorithm);
+        for (field, place) in known.flat_map(|known| known.fields) {
+            match (*field, parameters[*place]) {
+                (RETURNS_COST, 0) => {}
+                (RETURNS_COST, _) => table.serialize_entry(field, &true)?,
+                (_, number) => table.serialize_entry(field, &number)?,
+            }
+        }
+        table.end()
+    }
+}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut table = serializer.serialize_map(None)?;
+        table.serialize_entry("name", self.name())?;
+        if self.charges_denied() {
+            table.serialize_entry("charge_denied", &true)?;
+        }
+        if let Some(group) = self.group() {
+            table.serialize_entry("group_by", group.name())?;
+        }
+        table.serialize_entry("quotas", self.quotas())?;
+        table.end()
+    }
+}
