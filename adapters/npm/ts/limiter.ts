@@ -1,16 +1,14 @@
 import { quietly } from "./callback.js";
-import type { Runner } from "./calls.js";
 import { CHECK_OPTIONS, type Chosen, chosen, costOf, isPromised, optionsReader, positive, uniqueToken } from "./check_options.js";
-import type { Common, Core } from "./core.js";
+import { type Common, Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { MakeRule, Policy } from "./core/policy.js";
 import type { Look } from "./core/sent.js";
-import { type Bounds, DenyCache } from "./deny_cache.js";
 import { invalid, needsPeer, TidegateError } from "./error.js";
 import { text, whole } from "./fields.js";
 import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
-import { LAYER, type Layer, PolicyLayer, written } from "./layer.js";
+import { LAYER, type Layer, written } from "./layer.js";
 import type { Watched } from "./log.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
@@ -63,7 +61,7 @@ const readCheck = optionsReader({
 });
 
 /** The options that this class reads, with their defaults filled in. */
-interface Ready extends Common, Bounds {
+export interface Ready extends Common {
   identify: Options["identify"];
   onError: Options["onError"];
   onVerdict: Options["onVerdict"];
@@ -77,24 +75,23 @@ interface Ready extends Common, Bounds {
 export abstract class Limiter extends FrontEnd {
   /** @internal What a gate asks. */
   readonly [LAYER]: Layer;
-  readonly #store: PolicyLayer;
+  protected abstract override readonly watched: readonly Watched[];
   readonly #core: Core;
   readonly #options: Ready;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
   readonly #plain: Question;
 
-  /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `runner` asks it. */
-  protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, runner: (core: Core) => Runner) {
+  /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `layerOf` asks it. */
+  protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, layerOf: (core: Core) => Layer) {
     super(options.onError);
     this.#options = options;
     try {
-      this.#store = new PolicyLayer(options, capabilities, makeRule, runner, options.broken);
+      this.#core = new Core(options, capabilities, makeRule);
+      this[LAYER] = layerOf(this.#core);
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }
-    this.#core = this.#store.core;
     this.#plain = ask(CHECK, this.#core.policy, 0);
-    this[LAYER] = options.holdMs > 0 && !this.#store.isLocal ? new DenyCache(this.#store, options) : this.#store;
   }
 
   /**
@@ -120,7 +117,6 @@ export abstract class Limiter extends FrontEnd {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
-    if (this.#store.isLocal) return Promise.resolve(this.decideNow(key, options));
     try {
       return this.#decide(undefined, this.#named(key, options));
     } catch (thrown) {
@@ -196,7 +192,7 @@ export abstract class Limiter extends FrontEnd {
    * or before a deployment. It asks no store.
    */
   assertReady(): void {
-    this.#store.assertReady();
+    if (this.#options.broken) throw this.#options.broken;
   }
 
   /** Decides like `limit` at once, if the store is in memory. */
@@ -204,7 +200,7 @@ export abstract class Limiter extends FrontEnd {
     let asked: Question | undefined;
     try {
       asked = this.#named(key, options, this.#plain);
-      return this.#decided(undefined, asked, this.#store.known(asked)!);
+      return this.#decided(undefined, asked, this[LAYER].known!(asked)!);
     } catch (thrown) {
       return this.#undecided(CHECK, undefined, asked, thrown);
     }
@@ -214,10 +210,6 @@ export abstract class Limiter extends FrontEnd {
   protected warn(message: string): void {
     const error = new TidegateError("misconfigured", message);
     this.log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
-  }
-
-  protected get watched(): readonly Watched[] {
-    return [this.#store];
   }
 
   protected get look(): Look {
@@ -277,7 +269,7 @@ export abstract class Limiter extends FrontEnd {
     const charge = token === undefined ? undefined : { token, cost };
     const { names, holdsSlots } = core.policy;
     const verdict = new Verdict({ outcome: outcomeOf(decision), sent: core.sent, decision, names, keys, charge, holdsSlots });
-    if (this.#store.health.change) this.tell(kind === PEEK ? "peek" : "check", undefined, verdict);
+    if (this.watched[0]?.health.change) this.tell(kind === PEEK ? "peek" : "check", undefined, verdict);
     return this.#judged(request, verdict);
   }
 

@@ -1,10 +1,9 @@
 // What limiters and gates tell of failures, as core's `gate/notice.rs` does.
 
 import { quietly } from "./callback.js";
-import type { Decision } from "./core/decide.js";
-import { type ErrorKind, isStoreFailure, type TidegateError } from "./error.js";
-import { FROM_STORE, ORIGIN } from "./numbers.js";
+import { isStoreFailure, type TidegateError } from "./error.js";
 import type { ErrorEvent } from "./options.js";
+import type { Change, Health } from "./store_health.js";
 
 /** The time between two lines of a kind, in milliseconds. */
 const PAUSE_MS = 1_000;
@@ -14,48 +13,6 @@ const CALLBACKS: readonly (string | undefined)[] = ["options", "denied"];
 
 /** Names what middlewares tell an error by: the application may have loaded this module twice. */
 export const TELL = Symbol.for("@tidegate/edge/tell");
-
-/** What happened to a store that nobody was told of. */
-export type Change =
-  | { readonly health: "down"; readonly kind: ErrorKind; readonly error: TidegateError }
-  | { readonly health: "up"; readonly kind: ErrorKind; readonly error: undefined; readonly afterMs: number; readonly failures: number };
-
-/** Whether a store answers: an outage begins with a failed call and ends with an answer. */
-export class Health {
-  #outage: { readonly since: number; readonly error: TidegateError; failures: number; isTold: boolean } | undefined;
-  #change: Change | undefined;
-
-  /** A call has failed, because the store did not answer. */
-  failed(error: TidegateError): void {
-    if (!this.#outage) {
-      this.#outage = { since: Date.now(), error, failures: 0, isTold: false };
-      // An end that was not told in time is told no more.
-      this.#change = { health: "down", kind: error.kind, error };
-    }
-    this.#outage.failures += 1;
-  }
-
-  /** A decision was made. That of a loan, or of a cache of denials, says nothing about the store. */
-  heard(decision: Decision): Decision {
-    const outage = this.#outage;
-    if (!outage || decision[ORIGIN] !== FROM_STORE) return decision;
-    this.#outage = undefined;
-    // An outage that nobody was told of has no end to tell.
-    const { error, since, failures, isTold } = outage;
-    this.#change = isTold ? { health: "up", kind: error.kind, error: undefined, afterMs: Math.max(Date.now() - since, 0), failures } : undefined;
-    return decision;
-  }
-
-  get change(): Change | undefined {
-    return this.#change;
-  }
-
-  /** The change has been told. */
-  told(): void {
-    this.#change = undefined;
-    if (this.#outage) this.#outage.isTold = true;
-  }
-}
 
 /** A store, as failures name it, if it has a name. */
 export interface Watched {

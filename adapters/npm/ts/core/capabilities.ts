@@ -35,7 +35,8 @@ export const EXACT: Capabilities = {
   ceiling: "limit",
   held: 0,
   accuracy: "exact: admitted = limit",
-  algorithms: [...COUNTING, "concurrency", "penalty"],
+  // Without `...`, so that bundlers leave it out where it is not used.
+  algorithms: ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"],
   max_quotas: 8,
   dimensions: "any",
   costs: true,

@@ -13,10 +13,10 @@ const REMEMBERED_MAX = 1_000;
 /** The place of an algorithm in `ALGORITHMS`, as a quota of the options has it. */
 export const FIXED_WINDOW = 0;
 
-/** A fixed window. */
-export function fixedWindow({ amount, span, place }: ReadyQuota, path: string): Rule {
-  checkedAlone(path + place, "limit", amount, "windowMs", span);
-  return new FixedWindow(amount, span, 0);
+/** Throws what is wrong with the numbers of a window. */
+export function checkWindow({ amount, span, place }: ReadyQuota, path: string): void {
+  within(path + place, "windowMs", span, 1, MAX_UNITS, "");
+  checkedAmount(path + place, "limit", amount, MAX_UNITS);
 }
 
 /** Any algorithm. */
@@ -25,12 +25,13 @@ export function anyRule(ready: ReadyQuota, path: string): Rule {
   const place = path + ready.place;
   switch (algorithm) {
     case FIXED_WINDOW:
-      return fixedWindow(ready, path);
+      checkWindow(ready, path);
+      return new FixedWindow(amount, span, 0);
     case 1:
-      checkedAlone(place, "limit", amount, "windowMs", span);
+      checkWindow(ready, path);
       return new SlidingWindow(amount, span, 0);
     case 2:
-      checkedAlone(place, "limit", amount, "windowMs", span);
+      checkWindow(ready, path);
       remembered(place, amount, "a sliding log, which remembers every request", " or take a sliding window");
       return new SlidingLog(amount, span, 0);
     case 3:
@@ -66,11 +67,6 @@ function bucket(Bucket: typeof TokenBucket, place: string, capacity: number, per
 
 function commonDivisor(one: number, other: number): number {
   return other === 0 ? one : commonDivisor(other, one % other);
-}
-
-function checkedAlone(place: string, amountName: string, amount: number, spanName: string, span: number): void {
-  within(place, spanName, span, 1, MAX_UNITS, "");
-  checkedAmount(place, amountName, amount, MAX_UNITS);
 }
 
 /** Checks an amount and a span, whose product has a bound, too. */

@@ -1,10 +1,9 @@
 import { waitUntil } from "cloudflare:workers";
-import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { Counts, type Kv, SHARED } from "./counts.js";
 
 export * from "../../exports.js";
@@ -32,7 +31,7 @@ export interface KvOptions extends Omit<Options, "platform"> {
  *     import { env } from "cloudflare:workers";
  *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["100 burst, 10 / s"] } });
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   readonly #waitUntil: (work: Promise<unknown>) => void;
   readonly #lingerMs: number;
   readonly #counts: Counts;
@@ -53,7 +52,7 @@ export class Tidegate extends Limiter {
     let counts: Counts;
     super(ready, SHARED, anyRule, (core) => {
       counts = new Counts(core, namespace!, cacheTtl, (now) => this.decided(now));
-      return new Calls(counts, ready);
+      return counts;
     });
     this.#counts = counts!;
     this.#waitUntil = (fields.call("waitUntil", "(work) => context.waitUntil(work)") as KvOptions["waitUntil"]) ?? waitUntil;

@@ -1,14 +1,13 @@
-import { Calls } from "../../calls.js";
 import type { Core } from "../../core.js";
 import { NATIVE } from "../../core/capabilities.js";
 import type { ReadyQuota } from "../../core/policy.js";
 import type { Rule } from "../../core/rules/rule.js";
-import { FIXED_WINDOW, fixedWindow } from "../../core/rules/make.js";
+import { checkWindow, FIXED_WINDOW } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { Limiter } from "../../limiter.js";
 import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../numbers.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Call, said, type Store } from "../../store.js";
 
 export * from "../../exports.js";
@@ -40,7 +39,7 @@ const RIGHT = "the binding counts one fixed window; write one quota with its num
  *     const policy = { name: "api", quotas: [{ fixedWindow: { limit: 100, windowMs: 60_000 } }] };
  *     const tidegate = new Tidegate({ binding: env.LIMITER, failMode: "open", policy });
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   constructor(options: RateLimitOptions) {
     const fields = new Fields(options, "", [...COMMON, "binding"]);
     const binding = fields.get("binding") as Binding | undefined;
@@ -53,16 +52,20 @@ export class Tidegate extends Limiter {
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(ready, NATIVE, ruleOf, (core) => new Calls(new Counter(core, binding!), ready));
+    super(ready, NATIVE, ruleOf, (core) => new Counter(core, binding!));
   }
 }
 
-/** The binding has the numbers, of which the policy has a copy. */
+/** The window of a policy, without an algorithm: the binding counts. It has numbers of its own, of which the policy has a copy. */
 function ruleOf(ready: ReadyQuota, path: string): Rule {
   if (ready.algorithm !== FIXED_WINDOW) throw ["unsupported", `${path.slice(0, -1)}: ${RIGHT}`];
-  const rule = fixedWindow(ready, path);
-  if (PERIODS_MS.includes(rule.unit)) return rule;
-  throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${rule.unit} ms; write 10000 or 60000, or count in Durable Objects`);
+  checkWindow(ready, path);
+  const { amount, span: unit } = ready;
+  if (!PERIODS_MS.includes(unit)) {
+    throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${unit} ms; write 10000 or 60000, or count in Durable Objects`);
+  }
+  const numbers: Partial<Rule> = { name: "fixed_window", code: "fw", amount, unit, last: 0, limit: amount, window: unit, retention: unit };
+  return numbers as Rule;
 }
 
 /** Asks the binding. */

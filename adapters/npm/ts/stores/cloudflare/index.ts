@@ -1,12 +1,11 @@
 import { waitUntil } from "cloudflare:workers";
-import { Calls } from "../../calls.js";
 import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type Leases, lending } from "../../leases.js";
-import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Objects, Stubs } from "./stubs.js";
 
 export * from "../../exports.js";
@@ -45,7 +44,7 @@ const CAPABILITIES: Capabilities = { ...EXACT, dimensions: "grouped" };
  *     const policy = { name: "api", quotas: ["10 / 10 s"] };
  *     const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "open", policy });
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   constructor(options: ObjectOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
     const namespace = fields.get("namespace") as Objects | undefined;
@@ -64,6 +63,6 @@ export class Tidegate extends Limiter {
     };
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => new Calls(new Stubs(core, namespace!, hint, ready), ready));
+    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => new Stubs(core, namespace!, hint, ready));
   }
 }

@@ -1,10 +1,9 @@
-import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { pause, type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
@@ -44,7 +43,7 @@ const ATTEMPTS = 64;
  *
  *     const tidegate = new Tidegate({ kv: await Deno.openKv(), platform: "direct", failMode: "open", policy });
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
     const ready = { ...common(fields, 2_000), queue: new Queue() };
@@ -52,7 +51,7 @@ export class Tidegate extends Limiter {
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
     const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
-    super(ready, versioned(readsLastWrite), anyRule, (core) => new Calls(new Versioned("deno kv", core, values(kv), minTtlMs), ready));
+    super(ready, versioned(readsLastWrite), anyRule, (core) => new Versioned("deno kv", core, values(kv), minTtlMs));
   }
 }
 

@@ -2,9 +2,9 @@ import { EXACT } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { Limiter, type LimitOptions } from "../../limiter.js";
+import { PolicyLayer } from "../../layer.js";
+import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import type { Keys, Verdict } from "../../verdict.js";
 import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
 
 export * from "../../exports.js";
@@ -29,18 +29,15 @@ export interface MemoryOptions extends Options {
  *     const tidegate = new Tidegate({ platform: "direct", failMode: "closed", policy: { name: "api", quotas: ["10 / 10 s"] } });
  *     const { allowed } = tidegate.decide("user:42");
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends LocalLimiter {
+  protected readonly watched = [];
+
   constructor(options: MemoryOptions) {
     const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
     const bounds = { maxKeys: fields.whole("maxKeys") ?? BOUNDS.maxKeys, whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
     if (bounds.maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
     const app: { warn?: (message: string) => void } = {};
-    super(common(fields, 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new Memory(core, bounds, (message) => app.warn?.(message)));
+    super(common(fields, 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => app.warn?.(message))));
     app.warn = (message) => this.warn(message);
-  }
-
-  /** Decides like `limit`, without a promise. */
-  decide(key: string | Keys, options?: LimitOptions): Verdict {
-    return this.decideNow(key, options);
   }
 }

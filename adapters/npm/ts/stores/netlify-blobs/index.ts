@@ -1,10 +1,9 @@
-import { Calls } from "../../calls.js";
 import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { Limiter } from "../../limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../exports.js";
@@ -33,7 +32,7 @@ interface Blobs {
  *
  *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   constructor(options: BlobsOptions) {
     const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
     const ready = { ...common(fields, 2_000), queue: new Queue() };
@@ -45,7 +44,7 @@ export class Tidegate extends Limiter {
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
     // A read near the client may return an old value.
     const readsLastWrite = false;
-    super(ready, versioned(readsLastWrite), anyRule, (core) => new Calls(new Versioned("blobs", core, values(blobs, consistency)), ready));
+    super(ready, versioned(readsLastWrite), anyRule, (core) => new Versioned("blobs", core, values(blobs, consistency)));
   }
 }
 

@@ -2,8 +2,11 @@ import { EXACT } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { type ErrorKind, invalid } from "../../error.js";
 import { Fields, whole } from "../../fields.js";
-import { Limiter, type LimitOptions } from "../../limiter.js";
+import { PolicyLayer } from "../../layer.js";
+import type { LimitOptions } from "../../limiter.js";
+import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
+import { PolicyStore } from "../../store_health.js";
 import type { Keys, Verdict } from "../../verdict.js";
 import { Memory } from "../memory/memory.js";
 import { Staged, type Staging } from "./staged.js";
@@ -32,14 +35,17 @@ const KINDS: readonly ErrorKind[] = ["unavailable", "timeout", "contended", "ref
  *     tidegate.advance(10_000);
  *     tidegate.restart();
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends LocalLimiter {
+  protected readonly watched: readonly [PolicyStore];
   readonly #staging: Staging;
 
   constructor(options: TestOptions) {
     const fields = new Fields(options, "", [...COMMON, "now"]);
     const ready = common(new Fields({ failMode: "closed", ...without(options, "now") }, "", COMMON), 1_000, "direct");
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
-    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => new Staged(core, new Memory(core), staging));
+    let store: PolicyStore;
+    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => (store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)))));
+    this.watched = [store!];
     this.#staging = staging;
     this.restart();
   }
@@ -75,11 +81,6 @@ export class Tidegate extends Limiter {
   restart(): void {
     this.#staging.run = Staged.next();
     this.recover();
-  }
-
-  /** Decides like `limit`, without a promise. */
-  decide(key: string | Keys, options?: LimitOptions): Verdict {
-    return this.decideNow(key, options);
   }
 
   /** Like that of any limiter, but the time passes at once. */

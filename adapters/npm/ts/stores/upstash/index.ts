@@ -1,10 +1,9 @@
-import { Calls } from "../../calls.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { anyRule } from "../../core/rules/make.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
-import { Limiter } from "../../limiter.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
+import { RemoteLimiter } from "../../remote_limiter.js";
 import { checkedPlace } from "./place.js";
 import { Rest } from "./rest.js";
 
@@ -39,10 +38,10 @@ declare const process: { env: Environment } | undefined;
  *     const verdict = await tidegate.check(request);
  *     if (verdict.response) return verdict.response;
  */
-export class Tidegate extends Limiter {
+export class Tidegate extends RemoteLimiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(ready, lends(EXACT, ready), anyRule, (core) => new Calls(new Rest(core, ready), ready));
+    super(ready, lends(EXACT, ready), anyRule, (core) => new Rest(core, ready));
   }
 
   /**
