@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EXACT, NATIVE } from "../modules/core/capabilities.js";
 import { TidegateError } from "../modules/error.js";
-import { composed } from "../modules/gate/around/compose.js";
-import { ALGORITHMS, RulesPolicy } from "../modules/gate/policy.js";
+import { composed } from "../modules/gate/combinators/compose.js";
+import { ALGORITHMS, RulesPolicy } from "../modules/gate/rules_policy.js";
 import { ask, CHECK, SETTLE } from "../modules/question.js";
 import { Chance, seeded, startedGate } from "./reference.mjs";
 

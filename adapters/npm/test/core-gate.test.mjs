@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Gate, jsonLines } from "@tidegate/edge/gate";
 import { SignJWT } from "jose";
-import { Tokens } from "../modules/gate/tokens.js";
+import { Tokens } from "../modules/gate/token_signatures.js";
 import { CHECK } from "../modules/question.js";
 import { Chance, seeded, startedGate } from "./reference.mjs";
 

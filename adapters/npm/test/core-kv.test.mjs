@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Core } from "../modules/core.js";
-import { MAX_INSTANT } from "../modules/core/exact.js";
-import { anyRule } from "../modules/core/rules/make.js";
+import { Core } from "../modules/limiter_core.js";
+import { MAX_INSTANT } from "../modules/core/arithmetic.js";
+import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { TidegateError } from "../modules/error.js";
 import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";

@@ -5,13 +5,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { copied, decide, expiresAfter, peek, refund, settle, unused, verify, withoutCounts } from "../modules/core/decide.js";
-import { later, MAX_INSTANT, MAX_UNITS, since } from "../modules/core/exact.js";
+import { later, MAX_INSTANT, MAX_UNITS, since } from "../modules/core/arithmetic.js";
 import { canBorrow } from "../modules/core/lending/borrower.js";
 import { Borrowers } from "../modules/core/lending/borrowers.js";
 import { canLend, Lender } from "../modules/core/lending/lender.js";
 import { Policy } from "../modules/core/policy.js";
-import { anyRule } from "../modules/core/rules/make.js";
-import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/numbers.js";
+import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
+import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/decision_numbers.js";
 import { lent } from "../modules/stores/redis/wire.js";
 import { seeded, started } from "./reference.mjs";
 

@@ -16,7 +16,7 @@ import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Hono } from "hono";
 import { Redis } from "ioredis";
 import * as jose from "jose";
-import { RulesPolicy } from "../modules/gate/policy.js";
+import { RulesPolicy } from "../modules/gate/rules_policy.js";
 import { OwnStore } from "../modules/gate/stores.js";
 import { ask as question, CHECK } from "../modules/question.js";
 import { redisServer } from "./servers.mjs";

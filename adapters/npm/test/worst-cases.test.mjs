@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Tidegate } from "@tidegate/edge/memory";
-import { anyRule } from "../modules/core/rules/make.js";
+import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { common } from "../modules/options.js";
-import { Core } from "../modules/core.js";
+import { Core } from "../modules/limiter_core.js";
 import { Fields } from "../modules/fields.js";
 import { SHARED } from "../modules/stores/cloudflare-kv/counts.js";
 

@@ -1,10 +1,10 @@
-import type { Core } from "./core.js";
+import type { Core } from "./limiter_core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
 import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
-import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./numbers.js";
+import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./decision_numbers.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
 import { type Call, called, type Store, WAITED } from "./store.js";
 import { Waiters } from "./waiters.js";

@@ -1,6 +1,6 @@
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
-import { AT, DENIED, EACH, FROM_DENY_CACHE, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "./numbers.js";
+import { AT, DENIED, EACH, FROM_DENY_CACHE, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "./decision_numbers.js";
 import type { Layer } from "./layer.js";
 import { CHECK, type Question, SETTLE, timed } from "./question.js";
 

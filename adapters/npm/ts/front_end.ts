@@ -1,6 +1,6 @@
 import { optionsReader } from "./check_options.js";
 import type { Decision } from "./core/decide.js";
-import { type Look, sent } from "./core/sent.js";
+import { type Look, sent } from "./core/response.js";
 import { invalid, TidegateError } from "./error.js";
 import { whole } from "./fields.js";
 import type { Layer } from "./layer.js";

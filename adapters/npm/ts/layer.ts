@@ -1,9 +1,9 @@
 import type { Runner } from "./calls.js";
-import type { Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import { invalid, type TidegateError } from "./error.js";
 import { text } from "./fields.js";
+import type { Core } from "./limiter_core.js";
 import { type Question, timed } from "./question.js";
 
 /** What limiters and gates ask for decisions: a store, or what is around it. It throws and rejects with a `TidegateError`. */

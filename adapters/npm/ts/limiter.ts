@@ -1,14 +1,14 @@
 import { quietly } from "./callback.js";
 import { CHECK_OPTIONS, type Chosen, chosen, costOf, isPromised, optionsReader, positive, uniqueToken } from "./check_options.js";
-import { type Common, Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { MakeRule, Policy } from "./core/policy.js";
-import type { Look } from "./core/sent.js";
+import type { Look } from "./core/response.js";
 import { invalid, needsPeer, TidegateError } from "./error.js";
 import { text, whole } from "./fields.js";
 import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
 import { LAYER, type Layer, written } from "./layer.js";
+import { type Common, Core } from "./limiter_core.js";
 import type { Watched } from "./log.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
@@ -292,7 +292,7 @@ export abstract class Limiter extends FrontEnd {
   }
 
   /** The keys of a request. Quotas without a dimension count by `key`, or by the sender. */
-  #counted(request: Request, { key, keys, peer }: Read): string | Keys | Promise<string | Keys> {
+  #counted(request: Request, { key, keys, peer }: ReadCheck): string | Keys | Promise<string | Keys> {
     const names = this.#core.dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
     if (!names.includes("") || Object.hasOwn(keys ?? {}, "")) {
@@ -347,14 +347,14 @@ export abstract class Limiter extends FrontEnd {
 }
 
 /** A check's options, and the question that they make. */
-interface Read {
+interface ReadCheck {
   key: string | undefined;
   keys: Keys | undefined;
   peer: string | null | undefined;
   asked: Question;
 }
 
-function read(options: unknown, kind: typeof CHECK | typeof PEEK, policy: Policy): Read {
+function read(options: unknown, kind: typeof CHECK | typeof PEEK, policy: Policy): ReadCheck {
   const given = readCheck(options);
   const { key, keys, peer, now, estimate, idempotency, settleWithinMs = SETTLE_WITHIN_MS } = given;
   if (estimate !== undefined && idempotency) throw invalid("estimate", "it replaces idempotency; write check(request, { estimate })");

@@ -9,6 +9,6 @@ declare module "cloudflare:workers" {
 }
 
 declare module "#toml/module" {
-  const module: import("./gate/engine.js").Loaded;
+  const module: import("./gate/start_wasm.js").Loaded;
   export default module;
 }

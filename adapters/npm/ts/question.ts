@@ -1,4 +1,4 @@
-import { MAX_INSTANT } from "./core/exact.js";
+import { MAX_INSTANT } from "./core/arithmetic.js";
 import type { Policy } from "./core/policy.js";
 import type { Keys } from "./verdict.js";
 

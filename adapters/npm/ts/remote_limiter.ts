@@ -1,10 +1,10 @@
 import { type CallOptions, Calls } from "./calls.js";
-import type { Core } from "./core.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { MakeRule } from "./core/policy.js";
 import { type Bounds, DenyCache } from "./deny_cache.js";
 import { PolicyLayer } from "./layer.js";
 import { Limiter, type Ready } from "./limiter.js";
+import type { Core } from "./limiter_core.js";
 import type { Store } from "./store.js";
 import { PolicyStore } from "./store_health.js";
 

@@ -1,8 +1,8 @@
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
+import { FROM_STORE, ORIGIN } from "./decision_numbers.js";
 import { type ErrorKind, isStoreFailure, TidegateError } from "./error.js";
 import type { Layer, PolicyLayer } from "./layer.js";
-import { FROM_STORE, ORIGIN } from "./numbers.js";
 import type { Question } from "./question.js";
 
 /** What happened to a store that nobody was told of. */

@@ -1,9 +1,9 @@
 import type { Decision } from "./core/decide.js";
 import type { Policy } from "./core/policy.js";
-import type { Sent } from "./core/sent.js";
+import type { Sent } from "./core/response.js";
+import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./decision_numbers.js";
 import type { TidegateError } from "./error.js";
-import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./numbers.js";
-import { onto } from "./onto.js";
+import { onto } from "./response_headers.js";
 
 /** One quota's count. A number that the store does not report is null. */
 export interface QuotaStatus {
@@ -45,7 +45,7 @@ export interface Held {
 }
 
 /** What a verdict tells. */
-export interface Told {
+export interface VerdictParts {
   readonly outcome: Outcome;
   /** What the client is sent, or what writes it: on demand, because most callers need little of it. */
   readonly sent: Sent | ((decision: Decision) => Sent);
@@ -69,7 +69,7 @@ export function outcomeOf(decision: Decision): Outcome {
 
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
-  readonly #told: Told;
+  readonly #told: VerdictParts;
   #sent: Sent | undefined;
 
   /** Whether the request may go on. */
@@ -86,7 +86,7 @@ export class Verdict {
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(told: Told) {
+  constructor(told: VerdictParts) {
     const { outcome, keys } = told;
     this.#told = told;
     this.allowed = outcome === "allowed" || outcome === "failed_open" || outcome === "unlimited";

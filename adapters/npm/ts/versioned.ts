@@ -1,9 +1,9 @@
 // What stores with conditional writes share.
 
-import type { Core } from "./core.js";
 import { type Capabilities, COUNTING, EXACT } from "./core/capabilities.js";
 import { bytesOf, hexOf, statesOf, written } from "./core/codec.js";
 import { copied, type Decision, decide, expiresAfter, peek, refund, unused, verify } from "./core/decide.js";
+import type { Core } from "./limiter_core.js";
 import { CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
 import { type Call, kindOfLoss, said, type Store } from "./store.js";
 

@@ -1,8 +1,8 @@
 import { invalid } from "../error.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
-import { MAX_UNITS } from "./exact.js";
+import type { Rule } from "./algorithms/algorithm.js";
+import { MAX_UNITS } from "./arithmetic.js";
 import { blocks, type Policy } from "./policy.js";
-import type { Rule } from "./rules/rule.js";
 
 /** What a store supports, and how exact it is. */
 export type Capabilities = {

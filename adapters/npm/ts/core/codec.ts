@@ -1,10 +1,10 @@
+import { ALLOWED, AT, BINDING, DELAY, DENIED, EACH, FROM_STORE, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
+import type { LogState, PenaltyState, Rule, SlotsState, State } from "./algorithms/algorithm.js";
+import { Penalty } from "./algorithms/penalty.js";
+import { MAX_INSTANT } from "./arithmetic.js";
 import type { Decision } from "./decide.js";
-import { MAX_INSTANT } from "./exact.js";
 import { Lender } from "./lending/lender.js";
 import type { Quota } from "./policy.js";
-import { Penalty } from "./rules/penalty.js";
-import type { LogState, PenaltyState, Rule, SlotsState, State } from "./rules/rule.js";
-import { ALLOWED, AT, BINDING, DELAY, DENIED, EACH, FROM_STORE, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../numbers.js";
 
 // States, loans and decisions as bytes, which are hexadecimal digits here: see `codec.rs` of the core, of its lender and of its decisions.
 // Integers are little-endian.

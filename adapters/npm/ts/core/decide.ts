@@ -1,11 +1,11 @@
-import { ALLOWED, BINDING, DENIED, EACH, FROM_STORE, NEVER_ADMISSIBLE, QUOTAS, UNKNOWN } from "../numbers.js";
-import { later } from "./exact.js";
+import { ALLOWED, BINDING, DENIED, EACH, FROM_STORE, NEVER_ADMISSIBLE, QUOTAS, UNKNOWN } from "../decision_numbers.js";
+import { ADMITTED, BUSY, IMPLAUSIBLE_AFTER, NEVER, type PenaltyState, type Rule, type SlotsState, type State } from "./algorithms/algorithm.js";
+import { Penalty } from "./algorithms/penalty.js";
+import { Concurrency } from "./algorithms/remembered_requests.js";
+import { later } from "./arithmetic.js";
 import type { Policy, Quota } from "./policy.js";
-import { Penalty } from "./rules/penalty.js";
-import { Concurrency } from "./rules/requests.js";
-import { ADMITTED, BUSY, IMPLAUSIBLE_AFTER, NEVER, type PenaltyState, type Rule, type SlotsState, type State } from "./rules/rule.js";
 
-/** A decision, as numbers at the places of `numbers.ts`. */
+/** A decision, as numbers at the places of `decision_numbers.ts`. */
 export type Decision = number[];
 
 /** The id of a charge that nobody will settle. */

@@ -1,7 +1,7 @@
+import { UNKNOWN } from "../decision_numbers.js";
 import { invalid } from "../error.js";
 import { shown } from "../fields.js";
-import { UNKNOWN } from "../numbers.js";
-import type { Rule } from "./rules/rule.js";
+import type { Rule } from "./algorithms/algorithm.js";
 
 /** The most quotas of a policy. */
 const QUOTAS_MAX = 8;

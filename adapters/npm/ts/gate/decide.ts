@@ -1,17 +1,17 @@
 import type { AddressSource } from "../core/address.js";
 import type { Decision } from "../core/decide.js";
-import { response, sent, unavailable, undecided } from "../core/sent.js";
+import { response, sent, unavailable, undecided } from "../core/response.js";
+import { ALLOWED, BINDING, EACH, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import { isStoreFailure, needsPeer, TidegateError } from "../error.js";
-import { ALLOWED, BINDING, EACH, QUOTAS, STATUS, UNKNOWN, WAIT } from "../numbers.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "../question.js";
-import { type Outcome, outcomeOf, type Told } from "../verdict.js";
-import type { Composed } from "./around/compose.js";
-import { suits } from "./around/suits.js";
-import type { Events, Said } from "./events.js";
-import type { Facts } from "./facts.js";
-import type { RulesPolicy } from "./policy.js";
-import { appliedTo, costOf, limitingOf, opens, policyFor, policyOf } from "./rules/find.js";
+import { type Outcome, outcomeOf, type VerdictParts } from "../verdict.js";
+import type { Composed } from "./combinators/compose.js";
+import { checkPolicy } from "./combinators/store_support.js";
+import type { Events, StoreAnswer } from "./events.js";
+import type { Facts } from "./request_facts.js";
+import { appliedTo, costOf, limitingOf, opens, policyFor, policyOf } from "./rules/find_rules.js";
 import type { Rule, Rules } from "./rules/rules.js";
+import type { RulesPolicy } from "./rules_policy.js";
 import { Sender } from "./sender.js";
 
 /** What a store is asked about a request, because of a rule. */
@@ -28,7 +28,7 @@ export interface Pending {
   readonly isOpen: boolean;
 }
 
-const UNLIMITED: Told = { outcome: "unlimited", sent: { status: 0, headers: {}, body: "" } };
+const UNLIMITED: VerdictParts = { outcome: "unlimited", sent: { status: 0, headers: {}, body: "" } };
 
 /** Decides on requests by the rules of one file. */
 export class Decider {
@@ -61,7 +61,7 @@ export class Decider {
   }
 
   /** Finds what applies to a request, and asks no store yet. */
-  prepare(facts: Facts, applied: readonly Rule[], sender: Sender): Told | Pending {
+  prepare(facts: Facts, applied: readonly Rule[], sender: Sender): VerdictParts | Pending {
     const { rules } = this;
     const [{ options, now }, { tier }] = [facts, sender];
     const [first] = applied;
@@ -106,7 +106,7 @@ export class Decider {
   }
 
   /** Asks the stores for the decision on a request. */
-  async decide({ asks, isOpen }: Pending): Promise<Told> {
+  async decide({ asks, isOpen }: Pending): Promise<VerdictParts> {
     let said = await this.#ask(asks[0], isOpen);
     for (let nth = 1; nth < asks.length && passes(said); nth++) {
       const next = await this.#ask(asks[nth]!, isOpen);
@@ -143,7 +143,7 @@ export class Decider {
     try {
       const all = policyFor(this.rules, applied, tier)!;
       const policy = capabilities.dimensions === "grouped" ? all.placed : all;
-      suits(capabilities, policy);
+      checkPolicy(capabilities, policy);
       return [store, policy];
     } catch {
       return undefined;
@@ -154,11 +154,11 @@ export class Decider {
     return store === undefined ? 0 : this.#stores.indexOf(store);
   }
 
-  async #ask({ rule, store, check }: Ask, isOpen: boolean): Promise<Said> {
+  async #ask({ rule, store, check }: Ask, isOpen: boolean): Promise<StoreAnswer> {
     const started = performance.now();
     // Others may have taken their time.
     timed(check);
-    let said: Said;
+    let said: StoreAnswer;
     try {
       said = { check, decision: await this.composed[store]!.layer.ask(check), isOpen: false };
     } catch (thrown) {
@@ -178,30 +178,30 @@ export class Decider {
     }
   }
 
-  #refused({ name }: Rule, now: number, outcome: Outcome & ("listed" | "invalid_token" | "challenged"), status: number, body: object, fields = {}): Told {
+  #refused({ name }: Rule, now: number, outcome: Outcome & ("listed" | "invalid_token" | "challenged"), status: number, body: object, fields = {}): VerdictParts {
     this.#events.refused(name, now, outcome);
     return { outcome, sent: response(status, body, fields) };
   }
 }
 
 /** What to tell of a request that the application is not set up to decide on. */
-export function misconfigured({ asks }: Pending): Told {
+export function misconfigured({ asks }: Pending): VerdictParts {
   return { outcome: "failed_closed", rule: asks[0].rule, error: needsPeer("the platform"), sent: undecided("misconfigured", false, false) };
 }
 
 /** What to tell of a request that was not decided on. It passes only after a failure of the store. */
-function failed(error: TidegateError, isOpen: boolean): Told {
+function failed(error: TidegateError, isOpen: boolean): VerdictParts {
   const { kind } = error;
   if (isOpen && isStoreFailure(error)) return { outcome: "failed_open", error, sent: undecided(kind, true, true) };
   return { outcome: "failed_closed", error, sent: unavailable(kind) };
 }
 
-function passes({ decision, isOpen }: Said): boolean {
+function passes({ decision, isOpen }: StoreAnswer): boolean {
   return decision ? decision[STATUS] === ALLOWED : isOpen;
 }
 
 /** How many requests remain. */
-function left({ decision }: Said): number {
+function left({ decision }: StoreAnswer): number {
   const remaining = decision ? decision[QUOTAS + EACH * decision[BINDING]! + 1]! : 0;
   return remaining === UNKNOWN ? Infinity : remaining;
 }

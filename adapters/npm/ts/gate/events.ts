@@ -1,8 +1,8 @@
 import { quietly } from "../callback.js";
 import type { Decision } from "../core/decide.js";
 import { digest } from "../core/key.js";
+import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../decision_numbers.js";
 import type { ErrorKind, TidegateError } from "../error.js";
-import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../numbers.js";
 import type { Question } from "../question.js";
 import type { Keys, Outcome } from "../verdict.js";
 
@@ -34,7 +34,7 @@ export interface Event {
 }
 
 /** What a store said of a request. */
-export interface Said {
+export interface StoreAnswer {
   readonly check: Question;
   readonly decision?: Decision | undefined;
   readonly error?: TidegateError | undefined;
@@ -60,7 +60,7 @@ export class Events {
   }
 
   /** Tells what a store said, which was asked at this instant of the timer. */
-  decided(rule: string, { check, decision, error, isOpen }: Said, started: number): void {
+  decided(rule: string, { check, decision, error, isOpen }: StoreAnswer, started: number): void {
     if (this.isEmpty) return;
     const latencyUs = Math.floor(performance.now() * 1_000) - Math.floor(started * 1_000);
     const event = { atMs: check.now, rule, policy: check.policy.name };

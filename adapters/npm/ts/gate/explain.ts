@@ -1,12 +1,12 @@
 import { written } from "../core/address.js";
+import type { Rule as Algorithm } from "../core/algorithms/algorithm.js";
 import type { Policy } from "../core/policy.js";
-import type { Rule as Algorithm } from "../core/rules/rule.js";
 import type { TidegateError } from "../error.js";
-import { described } from "./rules/around.js";
-import { costOf, matching, opens, policyFor } from "./rules/find.js";
+import type { Facts } from "./request_facts.js";
+import { costOf, matching, opens, policyFor } from "./rules/find_rules.js";
 import { textOf } from "./rules/pattern.js";
 import type { Rule, Rules } from "./rules/rules.js";
-import type { Facts } from "./facts.js";
+import { described } from "./rules/store_rules.js";
 import type { Sender } from "./sender.js";
 
 /**

@@ -1,30 +1,31 @@
 import { type Chosen, chosen, isPromised } from "../check_options.js";
 import { AddressSource } from "../core/address.js";
 import { MISSING_IP } from "../core/key.js";
-import { type Look, undecided } from "../core/sent.js";
+import { type Look, undecided } from "../core/response.js";
 import { invalid, TidegateError } from "../error.js";
 import { Fields, shown } from "../fields.js";
 import { FrontEnd, notRequest, SETTLE_WITHIN_MS } from "../front_end.js";
 import type { Layer } from "../layer.js";
 import type { Watched } from "../log.js";
 import type { ErrorEvent, Platform } from "../options.js";
-import { type Held, type Keys, type Told, Verdict } from "../verdict.js";
-import { type Composed, composed } from "./around/compose.js";
+import { type Held, type Keys, type VerdictParts, Verdict } from "../verdict.js";
 import { type GateCheckOptions, readGateCheck } from "./check_options.js";
-import { type Claims, claimsOf, type Reason, tokenOf } from "./claims.js";
+import { type Composed, composed } from "./combinators/compose.js";
 import { Decider, misconfigured } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
-import { Facts, UNREADABLE } from "./facts.js";
-import { fitted } from "./fit.js";
+import { fitted } from "./fitted_rules.js";
+import { Facts, UNREADABLE } from "./request_facts.js";
 import { compile } from "./rules/compile.js";
-import { rootOf } from "./rules/item.js";
+import { rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
-import { quoted, suggestion } from "./rules/names.js";
+import { quoted } from "./rules/quoted_text.js";
 import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
+import { suggestion } from "./rules/suggestion.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
-import { type TokenKeys, Tokens } from "./tokens.js";
+import { type Claims, claimsOf, type Reason, tokenOf } from "./token_claims.js";
+import { type TokenKeys, Tokens } from "./token_signatures.js";
 
 export { type ErrorKind, TidegateError } from "../error.js";
 export type { ErrorEvent, Operation, Platform } from "../options.js";
@@ -33,7 +34,7 @@ export type { GateCheckOptions } from "./check_options.js";
 export type { Framework } from "./frameworks.js";
 export { type AnalyticsEngine, analyticsEngine, type Event, jsonLines, type Meter, openTelemetry, type Sink } from "./events.js";
 export type { Limit, Store } from "./stores.js";
-export type { FindKey, Jwk, JwkSet, TokenKeys } from "./tokens.js";
+export type { FindKey, Jwk, JwkSet, TokenKeys } from "./token_signatures.js";
 
 /** How often a proposed limit would have decided differently. */
 export interface ShadowCounts {
@@ -190,7 +191,7 @@ export abstract class BaseGate extends FrontEnd {
   async check(request: Request, options: Chosen<GateCheckOptions> = {}): Promise<Verdict> {
     const mistake = notRequest(request);
     if (mistake) throw mistake;
-    let told: Told;
+    let told: VerdictParts;
     try {
       const given = isPromised(options) ? await chosen(options) : options;
       told = await this.#decide(factsOf(request, given));
@@ -244,7 +245,7 @@ export abstract class BaseGate extends FrontEnd {
     return Verdict.held(verdict)!;
   }
 
-  async #decide(facts: Facts): Promise<Told> {
+  async #decide(facts: Facts): Promise<VerdictParts> {
     const decider = this.#decider;
     declared(decider.rules, facts.options.keys);
     const [applied, sender] = [decider.applied(facts), decider.sender(facts)];

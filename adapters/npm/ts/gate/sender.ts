@@ -1,14 +1,14 @@
 import { type Client, written } from "../core/address.js";
-import type { Policy } from "../core/policy.js";
 import { apiKeyOf, newKey, senderKey } from "../core/key.js";
+import type { Policy } from "../core/policy.js";
 import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
 import type { GateCheck } from "./check_options.js";
-import type { Claims, Reason } from "./claims.js";
-import { bytesOf, type Facts } from "./facts.js";
-import { GLOBAL, IP, SENDER } from "./rules/by.js";
+import { bytesOf, type Facts } from "./request_facts.js";
+import { GLOBAL, IP, SENDER } from "./rules/dimension_names.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
+import type { Claims, Reason } from "./token_claims.js";
 
 /** Who says that a request has an identity, most trusted first, and how it is explained. */
 const SOURCES = ["verified by the application", "verified by the application", "of a valid token", "of a valid API key", "of a valid API key"] as const;

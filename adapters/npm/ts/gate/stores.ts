@@ -1,16 +1,16 @@
 import { type Capabilities, EXACT } from "../core/capabilities.js";
 import type { Decision } from "../core/decide.js";
 import type { Policy as AnyPolicy } from "../core/policy.js";
+import { EACH, QUOTAS } from "../decision_numbers.js";
 import { invalid, TidegateError } from "../error.js";
 import { shown } from "../fields.js";
 import { LAYER, type Layer } from "../layer.js";
 import type { Limiter } from "../limiter.js";
-import { EACH, QUOTAS } from "../numbers.js";
 import type { Platform } from "../options.js";
 import { type Policy, written } from "../policy.js";
 import type { Lease, Question } from "../question.js";
 import { StoreLayer } from "../store_health.js";
-import { RulesPolicy } from "./policy.js";
+import { RulesPolicy } from "./rules_policy.js";
 
 /** The options of a limiter that counts for a gate: those that the gate chooses. Spread them, as in `new Tidegate({ ...limit })`. */
 export interface Limit {

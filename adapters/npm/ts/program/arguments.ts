@@ -24,11 +24,11 @@ export interface Command {
   readonly file?: string;
   readonly options: readonly Option[];
   readonly help: string;
-  run(given: Given): Promise<void> | void;
+  run(args: Arguments): Promise<void> | void;
 }
 
 /** What a command line gives. */
-export class Given {
+export class Arguments {
   /** The values of each option, in their order. A flag has an empty one. */
   readonly #values: ReadonlyMap<string, readonly string[]>;
   readonly file: string;
@@ -68,7 +68,7 @@ export class WrongArguments extends Error {}
 const HELP: Option = { name: "help" };
 
 /** Reads the words after the name of a command. */
-export function parsed(command: Command, words: readonly string[]): Given {
+export function parsed(command: Command, words: readonly string[]): Arguments {
   return new Parser(command).parse(words);
 }
 
@@ -108,7 +108,7 @@ class Parser {
     this.#command = command;
   }
 
-  parse(words: readonly string[]): Given {
+  parse(words: readonly string[]): Arguments {
     let onlyFiles = false;
     for (let at = 0; at < words.length; at++) {
       const word = words[at]!;
@@ -117,7 +117,7 @@ class Parser {
       else at += this.#addOption(word, words[at + 1]);
     }
     this.#need();
-    return new Given(this.#values, this.#file ?? "");
+    return new Arguments(this.#values, this.#file ?? "");
   }
 
   #addFile(word: string): void {

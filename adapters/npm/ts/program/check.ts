@@ -1,10 +1,10 @@
 import { TidegateError } from "../error.js";
-import type { Command, Given } from "./arguments.js";
+import type { Command, Arguments } from "./arguments.js";
 import { Failed } from "./failure.js";
 import { pretty } from "./json.js";
-import { leaseOf } from "./lease.js";
+import { leaseOf } from "./lease_json.js";
 import { counted, errln, outln } from "./output.js";
-import { read, type RulesFile } from "./rules.js";
+import { read, type RulesFile } from "./rules_file.js";
 import { checkOwnStores, checkStores, storeNames } from "./stores.js";
 
 const HELP = `\
@@ -47,13 +47,13 @@ export const CHECK: Command = {
   run,
 };
 
-async function run(given: Given): Promise<void> {
-  const { file } = given;
+async function run(args: Arguments): Promise<void> {
+  const { file } = args;
   const found = await readOr(file);
-  const checked = found instanceof TidegateError ? found : named(file, found, given.all("store"));
-  if (given.has("json")) outln(pretty(asJson(file, checked)));
+  const checked = found instanceof TidegateError ? found : named(file, found, args.all("store"));
+  if (args.has("json")) outln(pretty(asJson(file, checked)));
   else say(file, checked);
-  const isFine = !(checked instanceof TidegateError) && !(given.has("deny-warnings") && checked.rules.warnings.length > 0);
+  const isFine = !(checked instanceof TidegateError) && !(args.has("deny-warnings") && checked.rules.warnings.length > 0);
   if (!isFine) throw new Failed();
 }
 

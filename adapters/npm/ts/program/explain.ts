@@ -2,20 +2,20 @@ import { isIP } from "node:net";
 import { AddressSource, type Client } from "../core/address.js";
 import { invalid, TidegateError } from "../error.js";
 import type { GateCheck } from "../gate/check_options.js";
-import { NOT_SIGNED, tokenOf } from "../gate/claims.js";
-import { Facts } from "../gate/facts.js";
-import { DIMENSIONS } from "../gate/rules/by.js";
-import { appliedTo } from "../gate/rules/find.js";
-import { quoted } from "../gate/rules/names.js";
+import { Facts } from "../gate/request_facts.js";
+import { DIMENSIONS } from "../gate/rules/dimension_names.js";
+import { appliedTo } from "../gate/rules/find_rules.js";
+import { quoted } from "../gate/rules/quoted_text.js";
 import type { Rule, Rules } from "../gate/rules/rules.js";
 import { Sender } from "../gate/sender.js";
-import type { Command, Given } from "./arguments.js";
+import { NOT_SIGNED, tokenOf } from "../gate/token_claims.js";
+import type { Command, Arguments } from "./arguments.js";
 import { readOr, say } from "./check.js";
 import { Explanation } from "./explanation.js";
 import { Failed } from "./failure.js";
 import { pretty } from "./json.js";
 import { errln, outln } from "./output.js";
-import { arrivedWith } from "./request.js";
+import { arrivedWith } from "./raw_request.js";
 
 const HELP = `\
 Show which rule, keys and limits of a rules file apply to a request, and why
@@ -89,10 +89,10 @@ function wrongScore(text: string): string | undefined {
   return Number(text) > 255 ? `${BigInt(text)} is not in 0..=255` : undefined;
 }
 
-async function run(given: Given): Promise<void> {
-  const file = given.one("rules")!;
+async function run(args: Arguments): Promise<void> {
+  const file = args.one("rules")!;
   const found = await readOr(file);
-  const request = REQUEST.exec(given.one("request") ?? "");
+  const request = REQUEST.exec(args.one("request") ?? "");
   if (found instanceof TidegateError || !request) {
     say(file, found);
     if (found instanceof TidegateError) throw new Failed();
@@ -100,9 +100,9 @@ async function run(given: Given): Promise<void> {
   }
   const { rules } = found;
   for (const warning of rules.warnings) errln(`warning: ${warning}`);
-  const { facts, sender, applied } = arrived(rules, given, { method: request[1]!, path: request[2]! });
+  const { facts, sender, applied } = arrived(rules, args, { method: request[1]!, path: request[2]! });
   const explanation = new Explanation(rules, applied, facts, sender);
-  if (given.has("json")) outln(pretty(explanation.json));
+  if (args.has("json")) outln(pretty(explanation.json));
   else process.stdout.write(explanation.text);
   const error = explanation.keys.find((key) => key instanceof TidegateError);
   if (!error) return;
@@ -111,20 +111,20 @@ async function run(given: Given): Promise<void> {
 }
 
 /** The dimensions and the keys that the application gives. */
-function keysIn(given: Given): [dimension: string, key: string][] {
-  return given.all("key").map((text) => [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)]);
+function keysIn(args: Arguments): [dimension: string, key: string][] {
+  return args.all("key").map((text) => [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)]);
 }
 
 /** A request, its sender, and the rules that apply to it. */
-function arrived(rules: Rules, given: Given, { method, path }: { method: string; path: string }): { facts: Facts; sender: Sender; applied: Rule[] } {
-  const headers = given.all("header").map((field) => {
+function arrived(rules: Rules, args: Arguments, { method, path }: { method: string; path: string }): { facts: Facts; sender: Sender; applied: Rule[] } {
+  const headers = args.all("header").map((field) => {
     const at = field.indexOf(":");
     return [field.slice(0, at).trim(), field.slice(at + 1).trim()] as const;
   });
-  const facts = new Facts(arrivedWith({ method, path, host: given.one("host"), headers }), toldBy(given));
-  const source = new AddressSource(given.one("platform") ?? "direct", 64, false);
+  const facts = new Facts(arrivedWith({ method, path, host: args.one("host"), headers }), toldBy(args));
+  const source = new AddressSource(args.one("platform") ?? "direct", 64, false);
   const [first, second] = source.fields;
-  const sender = new Caller(rules, facts, source.find(first && facts.field(first), second && facts.field(second), given.one("peer")), keysIn(given));
+  const sender = new Caller(rules, facts, source.find(first && facts.field(first), second && facts.field(second), args.one("peer")), keysIn(args));
   // Nobody gives keys that could verify a token.
   if (rules.tokens && !sender.isOn(rules.denied)) {
     const token = tokenOf(rules.tokens, facts);
@@ -135,28 +135,28 @@ function arrived(rules: Rules, given: Given, { method, path }: { method: string;
 
 /** A sender of whom the command line may give two keys in a dimension. */
 class Caller extends Sender {
-  readonly #given: readonly (readonly [dimension: string, key: string])[];
+  readonly #keys: readonly (readonly [dimension: string, key: string])[];
 
-  constructor(rules: Rules, facts: Facts, client: Client | undefined, given: readonly (readonly [dimension: string, key: string])[]) {
+  constructor(rules: Rules, facts: Facts, client: Client | undefined, keys: readonly (readonly [dimension: string, key: string])[]) {
     super(rules, facts, client);
-    this.#given = given;
+    this.#keys = keys;
   }
 
   override key(dimension: string): string {
-    const isTwice = !DIMENSIONS.includes(dimension) && this.#given.filter(([name]) => name === dimension).length > 1;
+    const isTwice = !DIMENSIONS.includes(dimension) && this.#keys.filter(([name]) => name === dimension).length > 1;
     if (isTwice) throw invalid("keys", `${quoted(dimension)} has two keys; give one`);
     return super.key(dimension);
   }
 }
 
 /** What the application tells of the request. */
-function toldBy(given: Given): GateCheck {
-  const score = given.one("bot-score");
+function toldBy(args: Arguments): GateCheck {
+  const score = args.one("bot-score");
   return {
-    peer: given.one("peer"),
-    subject: given.one("subject"),
-    tier: given.one("tier"),
+    peer: args.one("peer"),
+    subject: args.one("subject"),
+    tier: args.one("tier"),
     botScore: score === undefined ? undefined : Number(score),
-    keys: Object.fromEntries(keysIn(given)),
+    keys: Object.fromEntries(keysIn(args)),
   };
 }

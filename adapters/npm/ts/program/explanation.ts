@@ -1,13 +1,13 @@
 import { written as addressText } from "../core/address.js";
 import { TidegateError } from "../error.js";
 import { explained, othersOf } from "../gate/explain.js";
-import type { Facts } from "../gate/facts.js";
-import type { RulesPolicy } from "../gate/policy.js";
-import { costOf, policyFor } from "../gate/rules/find.js";
+import type { Facts } from "../gate/request_facts.js";
+import { costOf, policyFor } from "../gate/rules/find_rules.js";
 import type { Rule, Rules } from "../gate/rules/rules.js";
+import type { RulesPolicy } from "../gate/rules_policy.js";
 import type { Sender } from "../gate/sender.js";
-import { leaseOf } from "./lease.js";
-import { policyOf } from "./policy.js";
+import { leaseOf } from "./lease_json.js";
+import { policyOf } from "./policy_json.js";
 
 /** Which rule, keys and limits apply to a request, and why. */
 export class Explanation {

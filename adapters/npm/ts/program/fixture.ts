@@ -2,12 +2,12 @@
 
 import { TidegateError } from "../error.js";
 import { compile } from "../gate/rules/compile.js";
-import { rootOf } from "../gate/rules/item.js";
+import { rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
 import type { Rules } from "../gate/rules/rules.js";
 import type { Platform } from "../options.js";
-import { Value, Wrong } from "./reader.js";
-import { jsonOf } from "./rules.js";
+import { JsonValue, Wrong } from "./json_value.js";
+import { jsonOf } from "./rules_file.js";
 
 /** Requests to a gate with a rules file, and the expected responses. */
 export interface Fixture {
@@ -64,14 +64,14 @@ const PLATFORMS: readonly Platform[] = ["cloudflare", "vercel", "netlify", "fast
 const START_MS = 1_800_000_000_000;
 const BURST_MAX = 10_000;
 
-const text = (value: Value) => value.text();
-const number = (value: Value) => value.whole(64);
+const text = (value: JsonValue) => value.text();
+const number = (value: JsonValue) => value.whole(64);
 /** A value that may be null. */
-const or = <T>(read: (value: Value) => T) => (value: Value) => (value.isNull ? undefined : read(value));
+const or = <T>(read: (value: JsonValue) => T) => (value: JsonValue) => (value.isNull ? undefined : read(value));
 
 /** Reads a fixture, which must have this id. `rules` are those of fixtures that have none. Throws all that is wrong, as a list. */
 export function fixtureOf(id: string, source: string, rules: Node | undefined): Fixture {
-  const { about = "", start_ms: startMs = START_MS, ...written } = fieldsOf(Value.of(source));
+  const { about = "", start_ms: startMs = START_MS, ...written } = fieldsOf(JsonValue.of(source));
   const { platform, steps } = written as Written;
   const own = written.rules?.bare === "null" ? undefined : written.rules;
   const rulesText = jsonOf(own ?? rules ?? { at: 0, bare: "null" });
@@ -86,31 +86,31 @@ export function fixtureOf(id: string, source: string, rules: Node | undefined): 
   return { id, platform, startMs, text: rulesText, rules: compiled, steps };
 }
 
-function fieldsOf(value: Value): Partial<Written> {
-  const readers = { id: text, about: text, source: or(text), platform: (value: Value) => value.choice(PLATFORMS), start_ms: number, rules: ({ node }: Value) => node, steps: (value: Value) => value.each(stepOf) };
+function fieldsOf(value: JsonValue): Partial<Written> {
+  const readers = { id: text, about: text, source: or(text), platform: (value: JsonValue) => value.choice(PLATFORMS), start_ms: number, rules: ({ node }: JsonValue) => node, steps: (value: JsonValue) => value.each(stepOf) };
   return value.fields<Written>("GateFixture", readers, ["id", "about", "platform", "steps"]);
 }
 
-function stepOf(value: Value): Step {
+function stepOf(value: JsonValue): Step {
   const readers = {
     ...{ at_ms: number, burst: number, method: text, path: text, host: or(text) },
-    headers: (value: Value) => value.each((pair) => pair.pair()),
+    headers: (value: JsonValue) => value.each((pair) => pair.pair()),
     ...{ peer: or(text), subject: or(text), tier: or(text) },
-    bot_score: or((value: Value) => value.whole(8)),
-    keys: (value: Value) => value.entries(text),
+    bot_score: or((value: JsonValue) => value.whole(8)),
+    keys: (value: JsonValue) => value.entries(text),
     ...{ cost: or(number), token: or(text), claims: or(claimsOf), expect: expectedOf },
   };
   const usual = { burst: 1, method: "GET", headers: [], keys: {} };
   return { ...usual, ...value.fields<Step>("GateStep", readers, ["at_ms", "path", "expect"]) } as Step;
 }
 
-function claimsOf(value: Value): Node {
+function claimsOf(value: JsonValue): Node {
   value.entries(() => undefined);
   return value.node;
 }
 
-function expectedOf(value: Value): Expected {
-  const readers = { passed: number, status: (value: Value) => value.whole(16), remaining: (value: Value) => (value.isNull ? null : value.whole(64)) };
+function expectedOf(value: JsonValue): Expected {
+  const readers = { passed: number, status: (value: JsonValue) => value.whole(16), remaining: (value: JsonValue) => (value.isNull ? null : value.whole(64)) };
   return { status: 429, ...value.fields<Expected>("ExpectGate", readers, ["passed"]) } as Expected;
 }
 

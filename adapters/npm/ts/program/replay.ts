@@ -6,8 +6,8 @@ import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
 import type { Verdict } from "../verdict.js";
 import type { Fixture, Step } from "./fixture.js";
+import { arrivedWith } from "./raw_request.js";
 import type { Result } from "./report.js";
-import { arrivedWith } from "./request.js";
 import { storeNames } from "./stores.js";
 import { Tokens } from "./tokens.js";
 

@@ -1,8 +1,9 @@
 // The names of the stores in a rules file, as `core/src/gate/rules/store_names.rs` has them.
 
 import { invalid } from "../error.js";
-import { quoted, suggestion } from "../gate/rules/names.js";
+import { quoted } from "../gate/rules/quoted_text.js";
 import type { Rules } from "../gate/rules/rules.js";
+import { suggestion } from "../gate/rules/suggestion.js";
 
 /** The stores that rules name. */
 const counting = ({ rules }: Rules) => rules.flatMap(({ store }) => store ?? []);

@@ -1,13 +1,13 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import type { Command, Given } from "./arguments.js";
+import type { Command, Arguments } from "./arguments.js";
 import { Failed, Usage } from "./failure.js";
 import { reason } from "./files.js";
-import { type Case, filtered, load } from "./load.js";
+import { type Case, filtered, load } from "./load_fixtures.js";
 import { errln, outln } from "./output.js";
 import { replayed } from "./replay.js";
 import { junitOf, progressOf, type Result, statusOf, tableOf, tallyOf } from "./report.js";
-import { forFixtures } from "./rules.js";
+import { forFixtures } from "./rules_file.js";
 
 const HELP = `\
 Replay gate fixtures in memory, on virtual time, and show which limits are not kept. Exit with 1 if
@@ -49,9 +49,9 @@ export const TEST: Command = {
   run,
 };
 
-async function run(given: Given): Promise<void> {
-  const [rules, out] = [given.one("rules"), given.one("out")];
-  const cases = filtered(load(given.file, rules === undefined ? undefined : await forFixtures(rules)), given.all("filter"));
+async function run(args: Arguments): Promise<void> {
+  const [rules, out] = [args.one("rules"), args.one("out")];
+  const cases = filtered(load(args.file, rules === undefined ? undefined : await forFixtures(rules)), args.all("filter"));
   const began = performance.now();
   const results: Result[] = [];
   for (const one of cases) results.push(await resultOf(one));

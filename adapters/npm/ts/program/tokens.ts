@@ -1,7 +1,7 @@
 import { createHmac, generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
 import { field, type Node } from "../gate/rules/json.js";
-import type { TokenRules } from "../gate/rules/tokens.js";
-import { jsonOf } from "./rules.js";
+import type { TokenRules } from "../gate/rules/token_rules.js";
+import { jsonOf } from "./rules_file.js";
 
 /** A key, and what signs with it. */
 interface Signer {

@@ -1,8 +1,8 @@
-import { BINDING, EACH, QUOTAS, UNKNOWN, WAIT } from "../../numbers.js";
+import { BINDING, EACH, QUOTAS, UNKNOWN, WAIT } from "../../decision_numbers.js";
 import type { Decision } from "../decide.js";
-import { later, since } from "../exact.js";
+import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
-import { TokenBucket } from "../rules/buckets.js";
+import { TokenBucket } from "../algorithms/buckets.js";
 import { isUnmissed, wantedOf } from "./amount.js";
 import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./lender.js";
 

@@ -1,4 +1,4 @@
-import { later, since } from "../exact.js";
+import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import { type Answer, type Asked, Borrower, JITTER, type Lease, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";

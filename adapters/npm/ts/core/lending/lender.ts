@@ -1,8 +1,8 @@
-import { ALLOWED, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
+import { ALLOWED, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
 import { copied, decide, type Decision, peek, refund } from "../decide.js";
-import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../exact.js";
+import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
-import type { BucketState, Rule, State } from "../rules/rule.js";
+import type { BucketState, Rule, State } from "../algorithms/algorithm.js";
 
 // The lender of `tidegate-core`, on doubles. It is held to it by `test/core-lending.test.mjs`.
 

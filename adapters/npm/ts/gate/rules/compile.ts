@@ -1,19 +1,20 @@
 // Compiles a rules file: resolves names, joins limits, and reports mistakes with their positions.
 
-import { MAX_UNITS } from "../../core/exact.js";
+import { MAX_UNITS } from "../../core/arithmetic.js";
 import { TidegateError } from "../../error.js";
 import type { Lease } from "../../question.js";
-import { RulesPolicy } from "../policy.js";
-import { limitsOf as limitsAround, type StoreRules, storeOf } from "./around.js";
-import { DIMENSIONS } from "./by.js";
-import type { Item } from "./item.js";
+import { RulesPolicy } from "../rules_policy.js";
+import { DIMENSIONS } from "./dimension_names.js";
+import type { FileValue } from "./file_value.js";
 import { type Limit, limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
 import { Matcher } from "./matcher.js";
-import { quoted, suggestion } from "./names.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
+import { quoted } from "./quoted_text.js";
 import { knownDimensions, type Responses, type Rule, type Rules } from "./rules.js";
-import { tokensOf } from "./tokens.js";
+import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";
+import { suggestion } from "./suggestion.js";
+import { tokensOf } from "./token_rules.js";
 
 /** The longest time that is added to `Retry-After`. */
 const SPREAD_MAX = 3_600_000;
@@ -29,7 +30,7 @@ const RULE_FIELDS = [
 ];
 
 /** The rules of a file. Throws what is wrong with it, with its position. */
-export function compile(root: Item): Rules {
+export function compile(root: FileValue): Rules {
   root.only(FIELDS);
   const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
@@ -59,7 +60,7 @@ export function compile(root: Item): Rules {
 }
 
 /** The dimensions that the file declares as given by the application. */
-function dimensionsOf(list: Item): string[] {
+function dimensionsOf(list: FileValue): string[] {
   const found: string[] = [];
   list.each((item) => {
     const name = item.checkedName("dimension", item.text);
@@ -70,7 +71,7 @@ function dimensionsOf(list: Item): string[] {
   return found;
 }
 
-function responsesOf(item: Item | undefined): Responses {
+function responsesOf(item: FileValue | undefined): Responses {
   item?.only(["format", "spread_retry_after_ms", "draft_6_fields"]);
   const asProblem = item?.choice("format", "json", "problem") === "problem";
   const spreadMs = item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0;
@@ -78,7 +79,7 @@ function responsesOf(item: Item | undefined): Responses {
 }
 
 /** The header field of API keys, and the place of each valid key's tier. */
-function apiKeysOf(item: Item, tiers: readonly string[], warnings: string[]): Pick<Rules, "apiKeyHeader" | "apiKeys"> {
+function apiKeysOf(item: FileValue, tiers: readonly string[], warnings: string[]): Pick<Rules, "apiKeyHeader" | "apiKeys"> {
   item.only(["header", "tiers", "without_tier"]);
   const header = item.field("header");
   const apiKeyHeader = header && fieldName(header);
@@ -99,14 +100,14 @@ function apiKeysOf(item: Item, tiers: readonly string[], warnings: string[]): Pi
 }
 
 /** The key of an API key, by its hash. `item` is where it is written. */
-function apiKey(hash: string, item: Item): string {
+function apiKey(hash: string, item: FileValue): string {
   if (/^[\da-f]{32}$/.test(hash)) return `key:${hash}`;
   // It may be the secret itself.
   throw item.invalid("this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256");
 }
 
 /** The address of a challenge, which needs no escapes in JSON. */
-function address(item: Item): string {
+function address(item: FileValue): string {
   if (/^(?:\/|https:\/\/)[!#-;=?-[\]-~]*$/.test(item.text) && item.text.length <= 512) return item.text;
   throw item.wrong(item.text, "is not an address; write one such as /challenge or https://example.com/");
 }
@@ -130,7 +131,7 @@ class Compiler {
     this.#ignoresCase = ignoresCase;
   }
 
-  add(item: Item): void {
+  add(item: FileValue): void {
     item.only(RULE_FIELDS);
     const [named, listed, challenged] = ["name", "limits", "challenge"].map((name) => item.field(name));
     const name = named ? this.#own(named) : this.#unnamed(item);
@@ -153,7 +154,7 @@ class Compiler {
     this.rules.push(rule);
   }
 
-  store(name: string, item: Item): StoreRules {
+  store(name: string, item: FileValue): StoreRules {
     const found = storeOf(name, item, (item, name) => this.#limits[this.#place(item, name)]!.policies[0]!);
     const used = limitsAround(found);
     const leased = this.#limits.find((limit) => limit.lease && used.includes(limit.name));
@@ -161,7 +162,7 @@ class Compiler {
     return found;
   }
 
-  warnOfUnusedLimits(limits: Item, stores: readonly StoreRules[]): void {
+  warnOfUnusedLimits(limits: FileValue, stores: readonly StoreRules[]): void {
     const around = stores.flatMap(limitsAround);
     const used = new Set([...around, ...this.rules.flatMap((rule) => rule.limits.map((place) => this.#limits[place]!.name))]);
     limits.entries((name, limit) => {
@@ -169,7 +170,7 @@ class Compiler {
     });
   }
 
-  #own(item: Item): string {
+  #own(item: FileValue): string {
     const name = item.checkedName("name", item.text);
     const first = this.#names.get(name);
     if (first !== undefined) throw item.wrong(name, `is the name of rules[${first}] too; write another`);
@@ -177,7 +178,7 @@ class Compiler {
   }
 
   /** The name of a rule that has none: its methods and paths, such as `POST /login`. */
-  #unnamed(item: Item): string {
+  #unnamed(item: FileValue): string {
     const name = short(patternOf(item, this.#ignoresCase));
     let free = name;
     for (let nth = 2; this.#names.has(free); nth++) free = `${name} (${nth})`;
@@ -185,7 +186,7 @@ class Compiler {
   }
 
   /** The place of the limit with this name. `item` is where it is written. */
-  #place(item: Item, name: string): number {
+  #place(item: FileValue, name: string): number {
     const known = this.#limits.map((limit) => limit.name);
     const place = known.indexOf(name);
     if (place >= 0) return place;
@@ -214,7 +215,7 @@ class Compiler {
   }
 
   /** Warns of rules for the same hosts and paths, of which one hides the other or only their order decides. */
-  #warnOfOverlaps(item: Item, rule: Rule): void {
+  #warnOfOverlaps(item: FileValue, rule: Rule): void {
     const { name, pattern } = rule;
     const place = identityOf(pattern);
     const alike = this.#alike.get(place) ?? [];

@@ -1,6 +1,6 @@
 // JSON, with the place of each value.
 
-import { quoted } from "./names.js";
+import { quoted } from "./quoted_text.js";
 
 /** A value, and where it begins in its text. It has exactly one of the four. */
 export interface Node {

@@ -1,11 +1,12 @@
+import { MAX_UNITS } from "../../core/arithmetic.js";
 import { canLend, LIFETIME_MAX } from "../../core/lending/lender.js";
-import { MAX_UNITS } from "../../core/exact.js";
 import type { Lease } from "../../question.js";
-import { ALGORITHMS, RulesPolicy } from "../policy.js";
-import { SENDER } from "./by.js";
-import type { Item } from "./item.js";
-import { quoted, suggestion } from "./names.js";
+import { ALGORITHMS, RulesPolicy } from "../rules_policy.js";
+import { SENDER } from "./dimension_names.js";
+import type { FileValue } from "./file_value.js";
 import { quotasOf } from "./quotas.js";
+import { quoted } from "./quoted_text.js";
+import { suggestion } from "./suggestion.js";
 
 /** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
 export interface Limit {
@@ -15,18 +16,18 @@ export interface Limit {
 }
 
 /** The names of all tiers, sorted. */
-export function tiersOf(limits: Item): string[] {
+export function tiersOf(limits: FileValue): string[] {
   const names = limits.entries((_, limit) => limit.field("tiers")?.entries((tier) => tier) ?? []);
   return [...new Set(names.flat())].sort();
 }
 
 /** The limits of a file. `known` are all dimensions that there are. */
-export function limitsOf(limits: Item, tiers: readonly string[], known: readonly string[]): Limit[] {
-  const by = (item: Item) => dimension(item, known);
+export function limitsOf(limits: FileValue, tiers: readonly string[], known: readonly string[]): Limit[] {
+  const by = (item: FileValue) => dimension(item, known);
   return limits.entries((name, limit) => {
     limit.only(["quotas", "charge_denied", "group_by", "lease", "tiers"]);
     const chargeDenied = limit.has("charge_denied");
-    const policy = (item: Item) => {
+    const policy = (item: FileValue) => {
       const group = limit.field("group_by");
       const groupBy = group && by(group);
       const quotas = quotasOf(item, by);
@@ -49,7 +50,7 @@ export function limitsOf(limits: Item, tiers: readonly string[], known: readonly
 }
 
 /** The dimension that a quota counts by, or a limit is grouped by. Empty for the sender. */
-function dimension(item: Item, known: readonly string[]): string {
+function dimension(item: FileValue, known: readonly string[]): string {
   const name = item.text;
   if (name === SENDER) return "";
   if (known.includes(name)) return name;
@@ -65,7 +66,7 @@ function inFile(message: string): string {
 }
 
 /** The lease of a limit: `true`, `false`, or a table of the bounds. */
-function leaseOf(item: Item, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
+function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
   const { isOn } = item;
   if (isOn === undefined) item.only(["slice", "lifetime_ms"]);
   const slice = item.numberIn("slice", 1, MAX_UNITS) ?? 50;

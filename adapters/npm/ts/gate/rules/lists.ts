@@ -2,7 +2,7 @@
 
 import { type Address, addressOf, mapped } from "../../core/address.js";
 import { isKey } from "../../core/key.js";
-import type { Item } from "./item.js";
+import type { FileValue } from "./file_value.js";
 
 /** The first and the last address of a network, as texts in the order of their bits. */
 type Network = readonly [first: string, last: string];
@@ -13,7 +13,7 @@ export class List {
   readonly #networks: Network[] = [];
   readonly #keys = new Set<string>();
 
-  constructor(list?: Item) {
+  constructor(list?: FileValue) {
     const networks: Network[] = [];
     list?.each((item) => {
       const entry = item.text;

@@ -1,6 +1,6 @@
-import type { Item } from "./item.js";
-import { quoted } from "./names.js";
+import type { FileValue } from "./file_value.js";
 import { inLowerCase, rulePath, SEGMENTS_MAX, segments } from "./path.js";
+import { quoted } from "./quoted_text.js";
 
 /** What a rule matches. */
 export interface Pattern {
@@ -27,7 +27,7 @@ export interface Pattern {
 const TOKEN = /^[\w!#$%&'*+.^`|~-]{1,64}$/;
 
 /** What a rule matches. */
-export function patternOf(rule: Item, ignoresCase: boolean): Pattern {
+export function patternOf(rule: FileValue, ignoresCase: boolean): Pattern {
   const [host, path] = [rule.field("host"), rule.field("path")];
   return {
     host: host ? hostOf(host) : { kind: "any", name: "" },
@@ -39,21 +39,21 @@ export function patternOf(rule: Item, ignoresCase: boolean): Pattern {
 }
 
 /** The name of a header field, in lower case. */
-export function fieldName(item: Item): string {
+export function fieldName(item: FileValue): string {
   if (TOKEN.test(item.text)) return item.text.toLowerCase();
   throw misread(item, "cannot be the name of a header field; write one such as x-api-key");
 }
 
-function misread(item: Item, fix: string): Error {
+function misread(item: FileValue, fix: string): Error {
   return item.invalid(`${quoted(item.text)}: ${fix}`);
 }
 
-function method(item: Item): string {
+function method(item: FileValue): string {
   if (TOKEN.test(item.text) && !/[a-z]/.test(item.text)) return item.text;
   throw misread(item, "is not a method; write one in upper case, such as POST");
 }
 
-function hostOf(item: Item): Pattern["host"] {
+function hostOf(item: FileValue): Pattern["host"] {
   const isBelow = item.text.startsWith("*.");
   const name = isBelow ? item.text.slice(2) : item.text;
   if (/^$|^\.|\.$/.test(name) || !/^([\w.-]*|\[[\da-f:.]*\])$/i.test(name)) {
@@ -62,7 +62,7 @@ function hostOf(item: Item): Pattern["host"] {
   return { kind: isBelow ? "below" : "exact", name: name.toLowerCase() };
 }
 
-function pathOf(item: Item, ignoresCase: boolean): Pattern["path"] {
+function pathOf(item: FileValue, ignoresCase: boolean): Pattern["path"] {
   const { text } = item;
   if (!text.startsWith("/")) throw misread(item, "is not a path; begin it with a slash, as in /api/*");
   if (/[?#]/.test(text)) throw misread(item, "has a query or a fragment; rules match the path only");

@@ -1,8 +1,8 @@
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import { anyRule } from "../../core/rules/make.js";
-import { ALGORITHMS } from "../policy.js";
-import type { Item } from "./item.js";
-import { suggestion } from "./names.js";
+import { ALGORITHMS } from "../rules_policy.js";
+import type { FileValue } from "./file_value.js";
+import { suggestion } from "./suggestion.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
 type Numbers = Readonly<Record<string, "amount" | "span" | "refill">>;
@@ -23,11 +23,11 @@ const NUMBERS: readonly Numbers[] = [
 ];
 
 /** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. */
-export function quotasOf(limit: Item, dimension: (item: Item) => string): ReadyQuota[] {
+export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string): ReadyQuota[] {
   return limit.required("quotas").each((item) => quota(item, dimension));
 }
 
-function quota(item: Item, dimension: (item: Item) => string): ReadyQuota {
+function quota(item: FileValue, dimension: (item: FileValue) => string): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
   if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
@@ -44,7 +44,7 @@ function quota(item: Item, dimension: (item: Item) => string): ReadyQuota {
 }
 
 /** A message about a number, with the names of a rules file, and with the number as it is written there. */
-function inFile(item: Item, message: string): string {
+function inFile(item: FileValue, message: string): string {
   const renamed = message.replace(/\b(window|per|lifetime|base|cap)Ms\b/g, "$1_ms");
   return renamed.replace(/^(\w+): \d+/, (_, name: string) => `${name}: ${item.required(name).node.bare}`);
 }

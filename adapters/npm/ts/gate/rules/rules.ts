@@ -1,12 +1,12 @@
-import type { Look } from "../../core/sent.js";
+import type { Look } from "../../core/response.js";
 import type { Lease } from "../../question.js";
-import type { RulesPolicy } from "../policy.js";
-import { DIMENSIONS } from "./by.js";
+import type { RulesPolicy } from "../rules_policy.js";
+import { DIMENSIONS } from "./dimension_names.js";
 import type { List } from "./lists.js";
 import type { Matcher } from "./matcher.js";
 import type { Pattern } from "./pattern.js";
-import type { StoreRules } from "./around.js";
-import type { TokenRules } from "./tokens.js";
+import type { StoreRules } from "./store_rules.js";
+import type { TokenRules } from "./token_rules.js";
 
 /** A rule of a file. */
 export interface Rule {

@@ -1,6 +1,6 @@
 import module from "#toml/module";
-import { start } from "../engine.js";
 import * as glue from "../glue.js";
+import { start } from "../start_wasm.js";
 import { Mistake, type Node } from "./json.js";
 
 const engine = start(module, glue);

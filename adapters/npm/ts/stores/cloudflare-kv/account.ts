@@ -1,10 +1,10 @@
+import type { BucketState, Rule, SlidingState, State, WindowState } from "../../core/algorithms/algorithm.js";
+import { TokenBucket } from "../../core/algorithms/buckets.js";
+import { FixedWindow, SlidingWindow } from "../../core/algorithms/windows.js";
+import { later, MAX_SKEW, MAX_UNITS, since } from "../../core/arithmetic.js";
 import { copied, type Decision, decide, expiresAfter, moveBack, peek, unused } from "../../core/decide.js";
-import { later, MAX_SKEW, MAX_UNITS, since } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
-import type { BucketState, Rule, SlidingState, State, WindowState } from "../../core/rules/rule.js";
-import { TokenBucket } from "../../core/rules/buckets.js";
-import { FixedWindow, SlidingWindow } from "../../core/rules/windows.js";
-import { ALLOWED, BINDING, EACH, QUOTAS, STATUS } from "../../numbers.js";
+import { ALLOWED, BINDING, EACH, QUOTAS, STATUS } from "../../decision_numbers.js";
 import { cut, type Long, plain, SharedBucket } from "./bucket.js";
 import { mixed } from "./draws.js";
 import { encode, ENTRIES_MAX, type Entry } from "./record.js";

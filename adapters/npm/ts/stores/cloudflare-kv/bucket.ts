@@ -1,8 +1,8 @@
+import type { BucketState } from "../../core/algorithms/algorithm.js";
+import type { TokenBucket } from "../../core/algorithms/buckets.js";
+import { MAX_SKEW, since } from "../../core/arithmetic.js";
 import type { Decision } from "../../core/decide.js";
-import { MAX_SKEW, since } from "../../core/exact.js";
-import type { TokenBucket } from "../../core/rules/buckets.js";
-import type { BucketState } from "../../core/rules/rule.js";
-import { BINDING, DENIED, EACH, QUOTAS, STATUS, WAIT } from "../../numbers.js";
+import { BINDING, DENIED, EACH, QUOTAS, STATUS, WAIT } from "../../decision_numbers.js";
 
 /** How much over-admission the isolates pay back once they know of each other, in whole buckets. */
 const OWED_MAX = 8;

@@ -1,8 +1,8 @@
+import type { BucketState, SlidingState, State, WindowState } from "../../core/algorithms/algorithm.js";
+import type { TokenBucket } from "../../core/algorithms/buckets.js";
+import { FixedWindow, SlidingWindow } from "../../core/algorithms/windows.js";
 import { copied, expiresAfter, moveBack } from "../../core/decide.js";
 import type { Policy } from "../../core/policy.js";
-import type { TokenBucket } from "../../core/rules/buckets.js";
-import type { BucketState, SlidingState, State, WindowState } from "../../core/rules/rule.js";
-import { FixedWindow, SlidingWindow } from "../../core/rules/windows.js";
 import { moved, startOf } from "./account.js";
 import { levelAt } from "./bucket.js";
 import type { Origin } from "./table.js";

@@ -1,12 +1,12 @@
 import { quietly } from "../../callback.js";
-import type { Core } from "../../core.js";
+import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
-import { MAX_INSTANT } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
-import { AT } from "../../numbers.js";
+import { AT } from "../../decision_numbers.js";
+import type { Core } from "../../limiter_core.js";
 import { PEEK, type Question } from "../../question.js";
 import { type Call, said, type Store } from "../../store.js";
-import { type Asked, Isolate } from "./isolate.js";
+import { type KeyCheck, Isolate } from "./isolate.js";
 
 /** The part of a `KVNamespace` that is used. */
 export interface Kv {
@@ -114,7 +114,7 @@ export class Counts implements Store {
     return this.#leave(isolate!.learnt(this.#asked(question), note, found));
   }
 
-  #asked({ key: text, kind, now, cost }: Question): Asked {
+  #asked({ key: text, kind, now, cost }: Question): KeyCheck {
     const [policy, key] = [this.#policy, this.#core.keyOf(text)];
     return { policy, key, name: `tg1:${policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }

@@ -1,12 +1,12 @@
 import { waitUntil } from "cloudflare:workers";
-import { anyRule } from "../../core/rules/make.js";
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { Counts, type Kv, SHARED } from "./counts.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 export type { Kv } from "./counts.js";
 
 /** The options of a limiter on Workers KV. */

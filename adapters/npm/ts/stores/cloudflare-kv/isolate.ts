@@ -1,7 +1,7 @@
+import { later } from "../../core/arithmetic.js";
 import { type Decision, peek } from "../../core/decide.js";
-import { later } from "../../core/exact.js";
 import type { Policy } from "../../core/policy.js";
-import { ALLOWED, ORIGIN, STATUS } from "../../numbers.js";
+import { ALLOWED, ORIGIN, STATUS } from "../../decision_numbers.js";
 import { Account, VALUES } from "./account.js";
 import { Coarse } from "./coarse.js";
 import { draws } from "./draws.js";
@@ -32,7 +32,7 @@ const FROM_FALLBACK = 2;
 const THROTTLED = /failed: 429|Too many|Too Many/;
 
 /** What is asked about a key. */
-export interface Asked {
+export interface KeyCheck {
   policy: Policy;
   /** The key, and the name of its counts. */
   key: string;
@@ -82,7 +82,7 @@ export class Isolate {
   }
 
   /** Decides by what is known, or says which of the key's values to read before. The values take turns. */
-  ask(asked: Asked): Decision | number {
+  ask(asked: KeyCheck): Decision | number {
     const slot = this.#find(asked);
     if (!(slot instanceof Slot) || !slot.claimsRead(asked.now)) return this.#decided(slot, asked);
     slot.lastRead = (slot.lastRead + 1) % VALUES;
@@ -93,7 +93,7 @@ export class Isolate {
    * Decides after a read. `found` is null if there was no value, and undefined if the read failed. A value that cannot be decoded is ignored
    * and overwritten.
    */
-  learnt(asked: Asked, value: number, found: ArrayBuffer | null | undefined): Decision {
+  learnt(asked: KeyCheck, value: number, found: ArrayBuffer | null | undefined): Decision {
     const [{ now, policy }, slot] = [asked, this.#slots.get(asked.name)];
     if (slot) {
       slot.wasRead(now);
@@ -160,7 +160,7 @@ export class Isolate {
   }
 
   /** The slot of a key. A decision if the isolate does not hold the key, and the counts of its group deny it. */
-  #find(asked: Asked): Slot | Decision {
+  #find(asked: KeyCheck): Slot | Decision {
     const slot = this.#slots.get(asked.name);
     if (!slot) return this.#add(asked);
     // If the limits have changed, the counts stay.
@@ -168,7 +168,7 @@ export class Isolate {
     return slot;
   }
 
-  #decided(slot: Slot | Decision, { now, cost, peeks }: Asked): Decision {
+  #decided(slot: Slot | Decision, { now, cost, peeks }: KeyCheck): Decision {
     if (!(slot instanceof Slot)) return slot;
     const { account } = slot;
     const before = account.total;
@@ -179,7 +179,7 @@ export class Isolate {
   }
 
   /** Adds a key, unless the counts of its group deny the request. If that takes the slot of another key, the group of that key keeps its count. */
-  #add({ policy, key, name, now, cost }: Asked): Slot | Decision {
+  #add({ policy, key, name, now, cost }: KeyCheck): Slot | Decision {
     const origin = this.#slots.originOf(key);
     const carried = this.#coarse.of(policy, origin, now);
     if (carried) {

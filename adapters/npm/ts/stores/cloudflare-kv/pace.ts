@@ -1,4 +1,4 @@
-import { later, since } from "../../core/exact.js";
+import { later, since } from "../../core/arithmetic.js";
 
 /** The least time between two reads of a key by an isolate, and between two writes: Workers KV rejects more than one write per second. */
 export const [REFRESH, SPACING] = [1_000, 1_000] as const;

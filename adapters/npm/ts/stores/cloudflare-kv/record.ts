@@ -1,6 +1,6 @@
+import { IMPLAUSIBLE_AFTER, type State } from "../../core/algorithms/algorithm.js";
+import { later, MAX_INSTANT } from "../../core/arithmetic.js";
 import type { Policy } from "../../core/policy.js";
-import { IMPLAUSIBLE_AFTER, type State } from "../../core/rules/rule.js";
-import { later, MAX_INSTANT } from "../../core/exact.js";
 import { type Long, plain } from "./bucket.js";
 
 // A value is `tgk1` and an entry for each isolate that counts the key: see `record.rs` of `tidegate-cloudflare`. An entry has the isolate's

@@ -1,4 +1,4 @@
-import { later } from "../../core/exact.js";
+import { later } from "../../core/arithmetic.js";
 import type { Account } from "./account.js";
 import { hashOf } from "./draws.js";
 import { Pace, REFRESH } from "./pace.js";

@@ -1,16 +1,16 @@
-import type { Core } from "../../core.js";
+import type { Rule } from "../../core/algorithms/algorithm.js";
+import { checkWindow, FIXED_WINDOW } from "../../core/algorithms/make_algorithm.js";
 import { NATIVE } from "../../core/capabilities.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import type { Rule } from "../../core/rules/rule.js";
-import { checkWindow, FIXED_WINDOW } from "../../core/rules/make.js";
+import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../decision_numbers.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../numbers.js";
+import type { Core } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Call, said, type Store } from "../../store.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 
 /** A binding of Cloudflare's Rate Limiting API. */
 export interface Binding {

@@ -1,10 +1,10 @@
 import { block, copied, decide, type Decision, expiresAfter, NO_CHARGE, peek, refund, settle, unused, verify } from "../../core/decide.js";
-import { later, MAX_INSTANT, since } from "../../core/exact.js";
+import { later, MAX_INSTANT, since } from "../../core/arithmetic.js";
 import { Lender, type LoanAnswer } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
-import type { State } from "../../core/rules/rule.js";
+import type { State } from "../../core/algorithms/algorithm.js";
 import { TidegateError } from "../../error.js";
-import { ALLOWED, AT, REPLAY, STATUS } from "../../numbers.js";
+import { ALLOWED, AT, REPLAY, STATUS } from "../../decision_numbers.js";
 import { Cache } from "./cache.js";
 import { areReadable, areSame, decisionOf, lenderOf, longs, Reader, statesOf, written, writtenDecision } from "../../core/codec.js";
 import { leasedOf, type Named, type Row, rowOf, type Rows, valueOf } from "./rows.js";

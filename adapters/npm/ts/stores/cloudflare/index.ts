@@ -1,6 +1,6 @@
 import { waitUntil } from "cloudflare:workers";
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
-import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type Leases, lending } from "../../leases.js";
@@ -8,7 +8,7 @@ import { COMMON, common, missing, type Options, type Platform } from "../../opti
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Objects, Stubs } from "./stubs.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 export { TidegateObject } from "./object.js";
 export type { Leases } from "../../leases.js";
 export type { Objects } from "./stubs.js";

@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { MAX_INSTANT } from "../../core/exact.js";
+import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { TidegateError } from "../../error.js";
 import { Counter, MORE, NOTHING } from "./counter.js";
 import { Rows, type Storage } from "./rows.js";

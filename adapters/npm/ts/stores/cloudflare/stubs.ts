@@ -1,5 +1,5 @@
 import { type Asked, Asking } from "../../asking.js";
-import type { Core } from "../../core.js";
+import type { Core } from "../../limiter_core.js";
 import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";

@@ -1,9 +1,9 @@
-import type { Core } from "../../core.js";
-import { MAX_INSTANT } from "../../core/exact.js";
+import type { Core } from "../../limiter_core.js";
+import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { digest } from "../../core/key.js";
 import type { LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
 import { Policy, type ReadyQuota } from "../../core/policy.js";
-import { anyRule } from "../../core/rules/make.js";
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import * as asked from "../../question.js";
 import { decisionOf, longs, numberOf, put, Reader, writtenDecision } from "../../core/codec.js";
 import { answered } from "./errors.js";

@@ -1,7 +1,7 @@
-import { AT } from "../../numbers.js";
+import { later } from "../../core/arithmetic.js";
 import type { Charge, Decision } from "../../core/decide.js";
 import { digest } from "../../core/key.js";
-import { later } from "../../core/exact.js";
+import { AT } from "../../decision_numbers.js";
 import type { Question } from "../../question.js";
 
 /** The most answers that are remembered. */

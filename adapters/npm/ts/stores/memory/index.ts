@@ -1,5 +1,5 @@
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { EXACT } from "../../core/capabilities.js";
-import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { PolicyLayer } from "../../layer.js";
@@ -7,7 +7,7 @@ import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 
 /** The options of a limiter in memory. */
 export interface MemoryOptions extends Options {

@@ -1,10 +1,10 @@
 import type { Runner } from "../../calls.js";
-import type { Core } from "../../core.js";
+import type { Rule, State } from "../../core/algorithms/algorithm.js";
+import { later } from "../../core/arithmetic.js";
 import { block, type Decision, copied, decide, decideAlone, expiresAfter, peek, refund, settle, unused } from "../../core/decide.js";
-import { later } from "../../core/exact.js";
 import { blocks, type Dimension, Policy } from "../../core/policy.js";
-import type { Rule, State } from "../../core/rules/rule.js";
-import { ALLOWED, REPLAY, STATUS } from "../../numbers.js";
+import { ALLOWED, REPLAY, STATUS } from "../../decision_numbers.js";
+import type { Core } from "../../limiter_core.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
 import { Rows } from "./rows.js";

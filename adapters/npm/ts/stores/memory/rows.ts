@@ -1,8 +1,8 @@
-import { later, MAX_SKEW } from "../../core/exact.js";
+import type { PenaltyState, Rule, State } from "../../core/algorithms/algorithm.js";
+import { Penalty } from "../../core/algorithms/penalty.js";
+import { Concurrency } from "../../core/algorithms/remembered_requests.js";
+import { later, MAX_SKEW } from "../../core/arithmetic.js";
 import type { Dimension, Policy } from "../../core/policy.js";
-import { Penalty } from "../../core/rules/penalty.js";
-import { Concurrency } from "../../core/rules/requests.js";
-import type { PenaltyState, Rule, State } from "../../core/rules/rule.js";
 
 /** What marks the key of another text, and the name of a row that is not that of one key. */
 const MARKS = /[%~|]/;

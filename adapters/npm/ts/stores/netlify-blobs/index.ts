@@ -1,4 +1,4 @@
-import { anyRule } from "../../core/rules/make.js";
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, common, type Options } from "../../options.js";
@@ -6,7 +6,7 @@ import { Queue } from "../../queue.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Values, Versioned, versioned } from "../../versioned.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 
 /** The options of a limiter on Netlify Blobs. */
 export interface BlobsOptions extends Options {

@@ -1,16 +1,16 @@
-import type { Core } from "../../core.js";
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { EXACT, lends } from "../../core/capabilities.js";
-import { anyRule } from "../../core/rules/make.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
+import type { Core } from "../../limiter_core.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
 import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** A client of Redis: `new Redis()` of ioredis, `await createClient().connect()` of node-redis, or `new RedisClient()` of Bun. */

@@ -1,6 +1,6 @@
 import { batchScript, scriptOf, sha1Of } from "./built.js";
 import { type Asked, Asking } from "../../asking.js";
-import type { Core } from "../../core.js";
+import type { Core } from "../../limiter_core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import { type Question, RESET } from "../../question.js";

@@ -1,5 +1,5 @@
+import type { State } from "../../core/algorithms/algorithm.js";
 import type { Policy } from "../../core/policy.js";
-import type { State } from "../../core/rules/rule.js";
 
 // The states are text, so that `redis-cli GET` shows them: see `state.rs` of `tidegate-redis`.
 

@@ -1,10 +1,10 @@
-import type { Core, Names } from "../../core.js";
+import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/arithmetic.js";
 import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
-import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/exact.js";
 import { digest } from "../../core/key.js";
 import { canLend, Lender, type Lent, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
-import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../numbers.js";
+import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
+import type { Core, Names } from "../../limiter_core.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { parse } from "./state.js";
 
@@ -151,7 +151,7 @@ function granted(text: string): Lent | undefined {
 }
 
 /** What a script has answered. */
-interface Told {
+interface ScriptAnswer {
   isAdmitted: boolean;
   isReplay: boolean;
   now: number;
@@ -159,7 +159,7 @@ interface Told {
   state: string;
 }
 
-function told({ kind, cost, now }: Question, tells: boolean, text: string): Told {
+function told({ kind, cost, now }: Question, tells: boolean, text: string): ScriptAnswer {
   const { 1: verdict, 2: time, 3: units, 4: rest }: Record<number, string | undefined> = /^([adr])(?:@(\d+) (\d+) )?([^@]*)$/.exec(text) ?? [];
   if (!verdict || (time === undefined && tells)) throw noAnswer(text);
   const own = kind === SETTLE || kind === BLOCK ? 0 : cost;

@@ -1,5 +1,5 @@
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { EXACT } from "../../core/capabilities.js";
-import { anyRule } from "../../core/rules/make.js";
 import { type ErrorKind, invalid } from "../../error.js";
 import { Fields, whole } from "../../fields.js";
 import { PolicyLayer } from "../../layer.js";
@@ -11,7 +11,7 @@ import type { Keys, Verdict } from "../../verdict.js";
 import { Memory } from "../memory/memory.js";
 import { Staged, type Staging } from "./staged.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 
 /** The options of a limiter for tests. */
 export interface TestOptions extends Omit<Options, "platform" | "failMode"> {

@@ -1,7 +1,7 @@
 import type { Runner } from "../../calls.js";
+import { DENIED, STATUS, WAIT } from "../../decision_numbers.js";
 import type { ErrorKind } from "../../error.js";
-import type { Core } from "../../core.js";
-import { DENIED, STATUS, WAIT } from "../../numbers.js";
+import type { Core } from "../../limiter_core.js";
 import { CHECK, PEEK, type Question } from "../../question.js";
 import type { Memory } from "../memory/memory.js";
 

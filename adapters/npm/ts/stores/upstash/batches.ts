@@ -1,12 +1,12 @@
 import { REQUESTS_ARE_APART } from "../../calls.js";
 import type { Command } from "../redis/scripts.js";
-import type { Answer } from "./endpoint.js";
+import type { HttpAnswer } from "./endpoint.js";
 
 /** Sends a command as JSON. */
-type Post = (body: string, signal: AbortSignal | undefined) => Promise<Answer>;
+type Post = (body: string, signal: AbortSignal | undefined) => Promise<HttpAnswer>;
 
 /** What a database says to a command: a result, or the text of an error. */
-export interface Said {
+export interface Reply {
   result?: unknown;
   error?: unknown;
 }
@@ -15,7 +15,7 @@ export interface Said {
 const DECISIONS_MAX = 64;
 
 /** A decision that waits to be sent: its command, which has its keys and arguments after two words, and how to end it. */
-type Waiting = { command: Command; resolve: (said: Said | Answer) => void; reject: (thrown: unknown) => void };
+type Waiting = { command: Command; resolve: (said: Reply | HttpAnswer) => void; reject: (thrown: unknown) => void };
 
 /** After the callbacks of the events that have arrived. */
 const soon: (run: () => void) => unknown = typeof setImmediate === "function" ? setImmediate : (run) => setTimeout(run, 0);
@@ -46,14 +46,14 @@ export class Batches {
   }
 
   /** Sends a decision together with others. */
-  join(command: Command): Promise<Said | Answer> {
+  join(command: Command): Promise<Reply | HttpAnswer> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.push({ command, resolve, reject }) === 1) soon(() => this.#flush());
     });
   }
 
   /** Sends a command alone. */
-  async say(command: Command, signal?: AbortSignal): Promise<Said | Answer> {
+  async say(command: Command, signal?: AbortSignal): Promise<Reply | HttpAnswer> {
     this.#inFlight += 1;
     try {
       return read(await this.#post(JSON.stringify(command), signal));
@@ -75,7 +75,7 @@ export class Batches {
   }
 
   /** Sends several decisions as one command, and returns what is said to each. */
-  async #together(batch: Waiting[]): Promise<(Said | Answer)[]> {
+  async #together(batch: Waiting[]): Promise<(Reply | HttpAnswer)[]> {
     const [keys, args]: [string[], string[]] = [[], []];
     for (const { command } of batch) {
       const count = Number(command[2]);
@@ -98,10 +98,10 @@ export class Batches {
 }
 
 /** What the database says, or the answer if it is the endpoint's own. */
-function read(answer: Answer): Said | Answer {
+function read(answer: HttpAnswer): Reply | HttpAnswer {
   if (answer.status !== 200 && answer.status !== 400) return answer;
   try {
-    const said = Object(JSON.parse(answer.text)) as Said;
+    const said = Object(JSON.parse(answer.text)) as Reply;
     return "result" in said || typeof said.error === "string" ? said : answer;
   } catch {
     return answer;

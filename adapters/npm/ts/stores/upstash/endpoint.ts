@@ -1,4 +1,4 @@
-import type { Place } from "./place.js";
+import type { Database } from "./database.js";
 
 /** The longest answer that is read, as in `tidegate-redis`. */
 const ANSWER_LEN_MAX = 1 << 20;
@@ -16,7 +16,7 @@ const NOT_CACHED = { next: { revalidate: 0 } };
 const REPEATS = "Deno" in globalThis;
 
 /** What the endpoint answers. */
-export interface Answer {
+export interface HttpAnswer {
   status: number;
   text: string;
 }
@@ -28,7 +28,7 @@ export class Endpoint {
   readonly #answering: RequestRedirect;
   #redirect: RequestRedirect = "manual";
 
-  constructor({ url, token }: Place) {
+  constructor({ url, token }: Database) {
     this.#url = url;
     this.#headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     this.#answering = takes(url, { redirect: "error" }) ? "error" : "manual";
@@ -41,7 +41,7 @@ export class Endpoint {
    * a tenth of the request's time. But the status of a redirect, which says what is wrong, is then hidden. So "error" is used
    * while answers arrive, and "manual" after a failure.
    */
-  async post(body: string, signal: AbortSignal | undefined): Promise<Answer> {
+  async post(body: string, signal: AbortSignal | undefined): Promise<HttpAnswer> {
     try {
       const sent = REPEATS ? { body: new Blob([body]).stream(), duplex: "half" } : { body };
       const init = { method: "POST", headers: this.#headers, ...sent, redirect: this.#redirect, ...NOT_CACHED };
@@ -51,7 +51,7 @@ export class Endpoint {
       const { status } = response;
       const text = await textOf(response);
       this.#redirect = response.ok ? this.#answering : "manual";
-      if (status >= 500) throw { status, text } satisfies Answer;
+      if (status >= 500) throw { status, text } satisfies HttpAnswer;
       return { status, text };
     } catch (thrown) {
       this.#redirect = "manual";

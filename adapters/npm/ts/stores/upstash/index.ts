@@ -1,13 +1,13 @@
+import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import { EXACT, lends } from "../../core/capabilities.js";
-import { anyRule } from "../../core/rules/make.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
-import { checkedPlace } from "./place.js";
+import { checkedDatabase } from "./database.js";
 import { Rest } from "./rest.js";
 
-export * from "../../exports.js";
+export * from "../../store_exports.js";
 export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** The options of a limiter on Upstash. */
@@ -69,7 +69,7 @@ function checked(options: UpstashOptions) {
   const ready = common(fields, 250);
   const allowInsecureHttp = fields.flag("allowInsecureHttp") ?? false;
   const absent = !url ? "URL" : !token ? "TOKEN" : undefined;
-  const place = absent ? undefined : checkedPlace(url!, token!, allowInsecureHttp);
+  const place = absent ? undefined : checkedDatabase(url!, token!, allowInsecureHttp);
   return {
     ...ready,
     ...lending(fields),

@@ -1,15 +1,15 @@
-import type { Core } from "../../core.js";
+import type { Core } from "../../limiter_core.js";
 import { type Call, said } from "../../store.js";
 import { lost, status } from "../redis/errors.js";
 import { type Command, type ScriptOptions, Scripts } from "../redis/scripts.js";
-import { Batches, type Said } from "./batches.js";
-import { type Answer, Endpoint } from "./endpoint.js";
-import type { Place } from "./place.js";
+import { Batches, type Reply } from "./batches.js";
+import type { Database } from "./database.js";
+import { type HttpAnswer, Endpoint } from "./endpoint.js";
 
 /** The options of a database over REST. */
 interface RestOptions extends ScriptOptions {
   /** Undefined if each check ends before it asks. */
-  place: Place | undefined;
+  place: Database | undefined;
   /** Whether the state of a key that has sent many requests is long. */
   statesAreLong: boolean;
 }
@@ -40,14 +40,14 @@ export class Rest extends Scripts {
   }
 
   protected override read(call: Call, answer: unknown): Promise<unknown> | undefined {
-    const { result, error } = answer as Said;
+    const { result, error } = answer as Reply;
     if (result !== undefined) return this.took(call, result);
     if (typeof error === "string") return this.refused(call, error);
     return this.failed(call, answer);
   }
 
   protected override failed(_call: Call, thrown: unknown): never {
-    const answer = Object(thrown) as Answer;
+    const answer = Object(thrown) as HttpAnswer;
     if (typeof answer.status !== "number") {
       const why = said(thrown);
       throw lost(this.name, this.#token ? why.replaceAll(this.#token, "…") : why);

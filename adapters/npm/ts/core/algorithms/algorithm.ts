@@ -1,0 +1,110 @@
+import { MAX_UNITS } from "../arithmetic.js";
+
+// The algorithms of `tidegate-core`, on doubles. They are held to it by `test/core.test.mjs`: the same questions get the same answers.
+
+/** What `ask` returns in place of a wait. */
+export const [ADMITTED, BUSY, NEVER] = [0, -1, -2] as const;
+
+/** The longest block, and the longest debt of a bucket: a year. */
+export const YEAR = 31_536_000_000;
+
+/** No clock is wrong by so much: 20 years. */
+export const IMPLAUSIBLE_AFTER = 20 * YEAR;
+
+/** The state of one quota. */
+export type State = WindowState | SlidingState | LogState | BucketState | SlotsState | PenaltyState;
+
+export interface WindowState {
+  start: number;
+  used: number;
+}
+
+export interface SlidingState {
+  start: number;
+  previous: number;
+  current: number;
+}
+
+export interface LogState {
+  entries: { at: number; units: number }[];
+}
+
+export interface BucketState {
+  level: number;
+  at: number;
+}
+
+export interface SlotsState {
+  slots: { id: string; at: number; cost: number }[];
+}
+
+export interface PenaltyState {
+  strikes: number;
+  until: number;
+  /** How long the block is that was set by hand, or 0. */
+  length: number;
+}
+
+/** An algorithm with its numbers. */
+export abstract class Rule<S extends State = State> {
+  /** Its name, as in a policy. */
+  abstract readonly name: string;
+  /** Its short name, in keys and stored states. */
+  abstract readonly code: string;
+
+  /** `amount` is its limit, a bucket's capacity or a penalty's cap, `unit` its span, and `last` one more number: see `numbers`. */
+  constructor(
+    readonly amount: number,
+    readonly unit: number,
+    readonly last: number,
+  ) {}
+
+  /** The largest cost that can be admitted. */
+  get limit(): number {
+    return this.amount;
+  }
+
+  /** The span in which an unused quota admits its limit, in milliseconds. */
+  get window(): number {
+    return this.unit;
+  }
+
+  /** How long a state can matter, in milliseconds. */
+  get retention(): number {
+    return this.window;
+  }
+
+  /** How many numbers a state has. 0 if it is longer, the more requests it counts. */
+  readonly size: number = 0;
+
+  abstract unused(): S;
+  abstract copy(state: S): S;
+  /** How long until this cost is admitted, or one of the numbers above. */
+  abstract ask(state: S, now: number, cost: number): number;
+  /** Charges a cost that was admitted, or a denial. */
+  abstract charge(state: S, now: number, cost: number, id: string): void;
+  abstract refund(state: S, chargedAt: number, now: number, cost: number): void;
+  /** Charges beyond the limit. */
+  abstract overdraw(state: S, now: number, cost: number): void;
+  /** Moves back what a wrong clock has put too far into the future. */
+  abstract moveBack(state: S, now: number): void;
+  abstract remaining(state: S, now: number): number;
+  /** How long until the quota is unused again. */
+  abstract resetAfter(state: S, now: number): number;
+  /** Whether this policy can have written the state by `latest`. */
+  abstract fits(state: S, latest: number): boolean;
+
+  /** Reads a state of some numbers, which are at a place of these. */
+  load(_state: S, _from: Float64Array, _place: number): void {}
+
+  /** Writes one. */
+  save(_state: S, _to: Float64Array, _place: number): void {}
+
+  /** How long to delay a request that is admitted. */
+  delay(_state: S, _now: number): number {
+    return 0;
+  }
+}
+
+/** Whether a stored number of units can be one. */
+export const isUnits = (units: number) => units <= MAX_UNITS;

@@ -1,0 +1,94 @@
+import { AddressSource } from "./core/address.js";
+import { type Capabilities, supports, supportsPolicy } from "./core/capabilities.js";
+import { type Decision, NO_CHARGE } from "./core/decide.js";
+import { digest, keyOf, senderKey } from "./core/key.js";
+import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/policy.js";
+import { type Look, type Sent, sent, undecided } from "./core/response.js";
+import type { Identity } from "./options.js";
+import type { Question } from "./question.js";
+
+/** The options that all stores have. */
+export interface Common extends ReadyPolicy {
+  platform: string;
+  ipv6Prefix: number;
+  trustTrueClientIp: boolean;
+  look: Look;
+  failedOpenHeader: boolean;
+}
+
+/** Where a store keeps the states of a question's keys. */
+export interface Names {
+  /** What the names of all begin with. Undefined if they have nothing in common. */
+  place: string | undefined;
+  /** The name of each dimension's state. */
+  rows: readonly string[];
+}
+
+/** A limiter's policy, its keys, and what its decisions mean. */
+export class Core {
+  readonly policy: Policy;
+  readonly capabilities: Capabilities;
+  /** The names of the policy's dimensions, in the order of a question's keys. */
+  readonly dimensions: readonly string[];
+  /** The header fields that contain the client's address. */
+  readonly fields: readonly string[];
+  /** The last decision. A store leaves it here. */
+  decision: Decision = [];
+  readonly #source: AddressSource;
+  readonly #options: Common;
+
+  /** Throws what is wrong with the options. */
+  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+    this.#options = options;
+    this.#source = new AddressSource(options.platform, options.ipv6Prefix, options.trustTrueClientIp);
+    this.policy = new Policy(options, makeRule);
+    this.capabilities = capabilities;
+    supportsPolicy(capabilities, this.policy);
+    this.dimensions = this.policy.dimensions.map(({ name }) => name);
+    this.fields = this.#source.fields;
+  }
+
+  /** The key of the sender of a request. */
+  key(first: string | undefined, second: string | undefined, peer: string | undefined, { subject, apiKey }: Identity): string {
+    return senderKey(subject, apiKey, subject || apiKey ? undefined : this.#source.find(first, second, peer)?.name);
+  }
+
+  /** The key of a text of a question. */
+  keyOf(text: string): string {
+    return keyOf(text, this.policy.isOfGate);
+  }
+
+  /** The id of a question's charge, which its slots have. */
+  chargeId({ token }: Question): string {
+    return token !== undefined && this.policy.holdsSlots ? digest(token).slice(0, 16) : NO_CHARGE;
+  }
+
+  /** Throws if the store cannot answer a question. */
+  verify(question: Question): void {
+    supports(this.capabilities, this.policy, question);
+  }
+
+  /** Where the states of a question's keys are. */
+  storage({ key, others }: Question): Names {
+    const { dimensions, group, placeByKey } = this.policy;
+    const keys = [...others, key].map((text) => this.keyOf(text));
+    const [first] = dimensions as [Dimension];
+    if (placeByKey) {
+      const place = `tg1:@${first.name}:${keys[0]}`;
+      return { place, rows: dimensions.map(({ id }) => `${place}|${id}`) };
+    }
+    const own = dimensions.map(({ id }, nth) => `tg1:${id}:${keys[nth]}`);
+    if (dimensions.length === 1) return { place: own[0], rows: own };
+    if (!group) return { place: undefined, rows: own };
+    const place = own[dimensions.indexOf(group)]!;
+    return { place, rows: dimensions.map((dimension, nth) => (dimension === group ? place : `${place}|${dimension.id}:${keys[nth]}`)) };
+  }
+
+  /** What the client of a decision is sent. */
+  readonly sent = (decision: Decision): Sent => sent(this.policy, decision, this.#options.look);
+
+  /** What the client of a request is sent that was not decided on, because of an error of this kind. */
+  undecided(kind: string, failsOpen: boolean): Sent {
+    return undecided(kind, failsOpen, this.#options.failedOpenHeader);
+  }
+}

@@ -1,0 +1,29 @@
+import type { Rule } from "../core/algorithms/algorithm.js";
+import type { RulesPolicy } from "../gate/rules_policy.js";
+
+/** A policy as in a rules file, with the names of its quotas. */
+export function policyOf({ name, chargeDenied, group, quotas }: RulesPolicy): object {
+  return {
+    name,
+    ...(chargeDenied && { charge_denied: true }),
+    ...(group && { group_by: group.name }),
+    quotas: quotas.map(({ name, by, rule }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by }), ...numbersOf(rule) })),
+  };
+}
+
+/** The numbers of an algorithm. */
+function numbersOf({ name, amount, unit, last }: Rule): object {
+  switch (name) {
+    case "token_bucket":
+    case "leaky_bucket":
+      return { capacity: amount, refill: last, per_ms: unit };
+    case "concurrency":
+      return { limit: amount, lifetime_ms: unit, ...(last === 1 && { returns_cost: true }) };
+    case "penalty":
+      return { base_ms: unit, factor: last, cap_ms: amount };
+    case "block":
+      return { cap_ms: amount };
+    default:
+      return { limit: amount, window_ms: unit };
+  }
+}
