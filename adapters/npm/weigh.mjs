@@ -32,12 +32,12 @@ export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part
 /** The weight of a store in an application's output. */
 export const weightOfStore = (entry) => kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]));
 
-/** The weight of a gate, beside those of its stores: without what it shares with the memory's. */
+/** The weight of a gate, beside those of its stores: without what it shares with one that calls. */
 export function weightOfGate(entry) {
   const module = GATES[entry];
   const wasm = module ? kib(readFileSync(path.join(import.meta.dirname, `dist/${module}/tidegate.wasm`))) : 0;
   const file = entry === "gate" ? "gate/index.js" : `${entry}.js`;
-  const entries = [file, "stores/memory/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
-  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - weightOfStore("memory");
+  const entries = [file, "stores/upstash/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
+  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - weightOfStore("upstash");
   return { wasm, script, total: wasm + script };
 }

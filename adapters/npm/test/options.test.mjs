@@ -102,6 +102,8 @@ test("a limiter and a gate read the options of a check alike", async () => {
     const [what, others] = [error, same].map(({ message }) => message.replace(/; write (one of: |\{ ).*/, ""));
     assert.equal(what, others);
   }
+  const inherited = Object.create({ key: "user:heir", cost: 2 });
+  assert.deepEqual([(await tidegate.peek(request, inherited)).key, (await gate.check(request, inherited)).outcome], ["user:heir", "allowed"]);
   assert.match((await gate.check(request, { kye: "user:1" })).error.message, /^kye: unknown field "kye"; did you mean "key"\?$/);
 });
 

@@ -1,7 +1,7 @@
 // The options of a method about a request. Limiters and gates read them alike.
 
 import { invalid, TidegateError } from "./error.js";
-import { only, text, whole } from "./fields.js";
+import { isObject, text, unknownField, whole } from "./fields.js";
 import type { Keys } from "./verdict.js";
 
 /** Options, or a function that returns or promises them. */
@@ -29,14 +29,18 @@ export type OptionsOf<R extends Readers> = { readonly [Name in keyof R]?: Return
 
 /** A function that reads options: those that have a reader, and no others. */
 export function optionsReader<R extends Readers>(readers: R): (options: unknown) => OptionsOf<R> {
-  const known = Object.keys(readers);
+  const known = new Map(Object.entries(readers));
+  const names = [...known.keys()];
   return (options) => {
     try {
-      only(options, "", known);
+      isObject(options, "", names);
       const read: Record<string, unknown> = {};
-      for (const name of known) {
+      for (const name in options) {
+        const reader = known.get(name);
+        // What others have added to the prototype of all objects is no option.
+        if (!reader && Object.hasOwn(options, name)) throw unknownField("", name, names);
         const value = options[name];
-        if (value !== undefined) read[name] = readers[name]!(name, value);
+        if (reader && value !== undefined) read[name] = reader(name, value);
       }
       return read as OptionsOf<R>;
     } catch (cause) {

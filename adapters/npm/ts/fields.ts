@@ -1,4 +1,4 @@
-import { invalid } from "./error.js";
+import { invalid, type TidegateError } from "./error.js";
 import { nearest } from "./nearest_name.js";
 
 /** Reads one of the caller's plain objects field by field. Errors name the place of the wrong value. */
@@ -57,12 +57,19 @@ export class Fields {
 
 /** Throws if this is not an object with no other fields than the known ones. */
 export function only(object: unknown, path: string, known: readonly string[]): asserts object is Record<string, unknown> {
-  if (typeof object !== "object" || object === null || Array.isArray(object)) {
-    throw invalid(path || "options", `${shown(object)} is not an object; write { ${known.join(", ")} }`);
-  }
-  for (const name of Object.keys(object)) {
-    if (!known.includes(name)) throw invalid(path ? `${path}.${name}` : name, unknown("field", name, known));
-  }
+  isObject(object, path, known);
+  for (const name of Object.keys(object)) if (!known.includes(name)) throw unknownField(path, name, known);
+}
+
+/** Throws if this is not an object. */
+export function isObject(object: unknown, path: string, known: readonly string[]): asserts object is Record<string, unknown> {
+  if (typeof object === "object" && object !== null && !Array.isArray(object)) return;
+  throw invalid(path || "options", `${shown(object)} is not an object; write { ${known.join(", ")} }`);
+}
+
+/** The error about a field that is not known. */
+export function unknownField(path: string, name: string, known: readonly string[]): TidegateError {
+  return invalid(path ? `${path}.${name}` : name, unknown("field", name, known));
 }
 
 /** The names of all fields of a type of options, which the compiler compares with it. */

@@ -4,8 +4,8 @@ import { type Look, sent } from "./core/response.js";
 import { invalid, TidegateError } from "./error.js";
 import { whole } from "./fields.js";
 import type { Layer } from "./layer.js";
-import { FailureLog, TELL, type Watched } from "./log.js";
-import type { ErrorEvent, Operation } from "./options.js";
+import { type FailureLog, TELL } from "./log.js";
+import type { Operation } from "./options.js";
 import { ask, SETTLE, WHAT_WAS_CHARGED } from "./question.js";
 import { type Held, outcomeOf, Verdict } from "./verdict.js";
 
@@ -18,22 +18,13 @@ export const readNow = optionsReader({ now: whole });
 
 /** What limiters and gates share: charges are corrected, and failures are told. */
 export abstract class FrontEnd {
-  protected readonly log: FailureLog;
-
-  protected constructor(onError: ((event: ErrorEvent) => unknown) | undefined) {
-    this.log = new FailureLog(onError);
-  }
-
-  /** The stores, whose failures are told. */
-  protected abstract readonly watched: Iterable<Watched>;
+  protected abstract readonly log: FailureLog;
   /** The layer that has charged at a place. */
   protected abstract layerAt(store: number): Layer;
   /** Where a request was charged. */
   protected abstract heldBy(verdict: Verdict): readonly Held[];
   /** How responses look. */
   protected abstract readonly look: Look;
-  /** What requests get while a store is down. */
-  protected abstract effectOf(store: Watched): string;
 
   /**
    * Settles a request that was charged an estimate to what it cost, a whole number:
@@ -100,7 +91,7 @@ export abstract class FrontEnd {
   protected tell(operation: Operation, error: TidegateError | undefined, verdict: Verdict | undefined): void {
     const { rule, failedOpen = false } = verdict ?? {};
     const event = error && { operation, kind: error.kind, message: error.message, failedOpen, ...(rule !== undefined && { rule }) };
-    this.log.tell(event, error, this.watched, (store) => this.effectOf(store));
+    this.log.tell(event, error);
   }
 
   /** Runs an operation, and reports its error before it throws it. */

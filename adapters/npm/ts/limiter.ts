@@ -9,7 +9,6 @@ import { text, whole } from "./fields.js";
 import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
 import { LAYER, type Layer, written } from "./layer.js";
 import { type Common, Core } from "./limiter_core.js";
-import type { Watched } from "./log.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
 import { type Held, type Keys, outcomeOf, Verdict } from "./verdict.js";
@@ -75,7 +74,6 @@ export interface Ready extends Common {
 export abstract class Limiter extends FrontEnd {
   /** @internal What a gate asks. */
   readonly [LAYER]: Layer;
-  protected abstract override readonly watched: readonly Watched[];
   readonly #core: Core;
   readonly #options: Ready;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
@@ -83,7 +81,7 @@ export abstract class Limiter extends FrontEnd {
 
   /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `layerOf` asks it. */
   protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, layerOf: (core: Core) => Layer) {
-    super(options.onError);
+    super();
     this.#options = options;
     try {
       this.#core = new Core(options, capabilities, makeRule);
@@ -206,12 +204,6 @@ export abstract class Limiter extends FrontEnd {
     }
   }
 
-  /** Tells of what the application should change, which is no error of a request. */
-  protected warn(message: string): void {
-    const error = new TidegateError("misconfigured", message);
-    this.log.failed({ operation: "check", kind: error.kind, message, failedOpen: false }, error, "warning");
-  }
-
   protected get look(): Look {
     return this.#options.look;
   }
@@ -223,10 +215,6 @@ export abstract class Limiter extends FrontEnd {
   protected heldBy({ key, keys, charge }: Verdict): readonly Held[] {
     // No store remembers a charge of nothing.
     return charge!.cost === 0 ? [] : [{ store: 0, policy: this.#core.policy, keys: (keys ?? key)!, cost: charge!.cost }];
-  }
-
-  protected effectOf(): string {
-    return `${this.#options.failsOpen ? "Requests pass uncounted" : "Requests are refused"} until it does`;
   }
 
   /** The question about a key. `plain` may be it, if there are no options. */
@@ -269,7 +257,7 @@ export abstract class Limiter extends FrontEnd {
     const charge = token === undefined ? undefined : { token, cost };
     const { names, holdsSlots } = core.policy;
     const verdict = new Verdict({ outcome: outcomeOf(decision), sent: core.sent, decision, names, keys, charge, holdsSlots });
-    if (this.watched[0]?.health.change) this.tell(kind === PEEK ? "peek" : "check", undefined, verdict);
+    if (this.log.hasNews) this.tell(kind === PEEK ? "peek" : "check", undefined, verdict);
     return this.#judged(request, verdict);
   }
 

@@ -6,11 +6,11 @@ import { PolicyLayer } from "./layer.js";
 import { Limiter, type Ready } from "./limiter.js";
 import type { Core } from "./limiter_core.js";
 import type { Store } from "./store.js";
-import { PolicyStore } from "./store_health.js";
+import { logOf, PolicyStore, type StoreLog } from "./store_health.js";
 
 /** A limiter that calls its store. The connections and the deny cache live in it. */
 export abstract class RemoteLimiter extends Limiter {
-  protected readonly watched: readonly [PolicyStore];
+  protected readonly log: StoreLog;
 
   protected constructor(options: Ready & Bounds & CallOptions, capabilities: Capabilities, makeRule: MakeRule, storeOf: (core: Core) => Store) {
     let store: PolicyStore;
@@ -18,6 +18,6 @@ export abstract class RemoteLimiter extends Limiter {
       store = new PolicyStore(new PolicyLayer(core, new Calls(storeOf(core), options), options.broken));
       return options.holdMs > 0 ? new DenyCache(store, options) : store;
     });
-    this.watched = [store!];
+    this.log = logOf(options, store!);
   }
 }

@@ -1,8 +1,11 @@
+import { quietly } from "./callback.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import { FROM_STORE, ORIGIN } from "./decision_numbers.js";
 import { type ErrorKind, isStoreFailure, TidegateError } from "./error.js";
 import type { Layer, PolicyLayer } from "./layer.js";
+import { FailureLog } from "./log.js";
+import type { ErrorEvent, Options } from "./options.js";
 import type { Question } from "./question.js";
 
 /** What happened to a store that nobody was told of. */
@@ -45,6 +48,69 @@ export class Health {
     this.#change = undefined;
     if (this.#outage) this.#outage.isTold = true;
   }
+}
+
+/** A store, as failures name it, if it has a name. */
+export interface Watched {
+  readonly name?: string;
+  readonly health: Health;
+}
+
+/** Tells also what happens to stores: one that goes down is one line, and so is its return. */
+export class StoreLog extends FailureLog {
+  readonly #stores: Iterable<Watched>;
+  readonly #effectOf: (store: Watched) => string;
+
+  /** `effectOf` says what requests get while a store is down. */
+  constructor(onError: ((event: ErrorEvent) => unknown) | undefined, stores: Iterable<Watched>, effectOf: (store: Watched) => string) {
+    super(onError);
+    this.#stores = stores;
+    this.#effectOf = effectOf;
+  }
+
+  override get hasNews(): boolean {
+    for (const { health } of this.#stores) if (health.change) return true;
+    return false;
+  }
+
+  override tell(event: ErrorEvent | undefined, error: TidegateError | undefined): void {
+    let isTold = !event;
+    for (const store of this.#stores) {
+      const { name, health } = store;
+      const { change } = health;
+      if (!change) continue;
+      const named = name === undefined ? "the store" : `the store "${name}"`;
+      const line = change.health === "up" ? isBack(named, change) : `${named} does not answer: ${change.error.message}. ${this.#effectOf(store)}`;
+      const isSame = event !== undefined && change.error === error;
+      isTold ||= isSame;
+      const told: ErrorEvent = isSame ? event : { operation: event?.operation ?? "check", kind: change.kind, message: change.error?.message ?? line, failedOpen: false };
+      this.#changed({ ...told, health: change.health, ...(name !== undefined && { store: name }) }, health, line);
+    }
+    if (!isTold) super.tell(event, error);
+  }
+
+  /** Tells that a store has gone down or is back. */
+  #changed(event: ErrorEvent, health: Health, line: string): void {
+    const isTold = this.each(event);
+    const isDown = event.health === "down";
+    // An outage that has a line has one for its end.
+    if (!isTold && isDown && this.admit(event.kind, false) === undefined) return;
+    health.told();
+    if (isTold) return;
+    // Frameworks put functions of their own in place of the console's, and those may throw.
+    quietly(() => (isDown ? console.warn(`tidegate: ${line}. Set onError to get every failure.`) : console.info(`tidegate: ${line}.`)));
+  }
+}
+
+/** The log of a limiter that counts in one store. */
+export function logOf({ onError, failsOpen }: { onError: Options["onError"]; failsOpen: boolean }, store: Watched): StoreLog {
+  const effect = `${failsOpen ? "Requests pass uncounted" : "Requests are refused"} until it does`;
+  return new StoreLog(onError, [store], () => effect);
+}
+
+/** The line of a store that is back. */
+function isBack(store: string, { afterMs, failures }: Change & { health: "up" }): string {
+  return `${store} answers again after ${afterMs} ms, in which ${failures} of its calls failed`;
 }
 
 /** A store, which answers or does not. */

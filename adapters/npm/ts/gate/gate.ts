@@ -6,8 +6,8 @@ import { invalid, TidegateError } from "../error.js";
 import { Fields, shown } from "../fields.js";
 import { FrontEnd, notRequest, SETTLE_WITHIN_MS } from "../front_end.js";
 import type { Layer } from "../layer.js";
-import type { Watched } from "../log.js";
 import type { ErrorEvent, Platform } from "../options.js";
+import { StoreLog, type Watched } from "../store_health.js";
 import { type Held, type Keys, type VerdictParts, Verdict } from "../verdict.js";
 import { type GateCheckOptions, readGateCheck } from "./check_options.js";
 import { type Composed, composed } from "./combinators/compose.js";
@@ -87,6 +87,7 @@ const STORES = "{ default: (limit) => new Tidegate(limit) }";
 export abstract class BaseGate extends FrontEnd {
   /** Undefined if this gate reads no TOML. */
   readonly #readToml: ((text: string) => Node) | undefined;
+  protected readonly log: StoreLog;
   readonly #stores: readonly OwnStore[];
   readonly #source: AddressSource;
   readonly #tokens: Tokens | undefined;
@@ -98,7 +99,7 @@ export abstract class BaseGate extends FrontEnd {
 
   protected constructor(readToml: ((text: string) => Node) | undefined, rules: string | object, options: GateOptions) {
     const fields = new Fields(options, "", OPTIONS);
-    super(fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"]);
+    super();
     const platform = fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or "));
     const stores = fields.need("stores", fields.get("stores"), STORES);
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
@@ -106,6 +107,8 @@ export abstract class BaseGate extends FrontEnd {
       if (typeof make !== "function") throw invalid(`stores.${name}`, `not a function; write ${STORES}`);
       return new OwnStore(name, make, platform);
     });
+    const onError = fields.call("onError", "(event) => console.error(event)") as GateOptions["onError"];
+    this.log = new StoreLog(onError, this.#stores, (store) => this.#effectOf(store));
     const onEvent = fields.get("onEvent");
     const sinks = (onEvent === undefined ? [] : Array.isArray(onEvent) ? onEvent : [onEvent]) as unknown[];
     if (!sinks.every((sink) => typeof sink === "function")) throw invalid("onEvent", "not a function; write (event) => console.log(event)");
@@ -229,10 +232,6 @@ export abstract class BaseGate extends FrontEnd {
     for (const store of this.#stores) store.assertReady();
   }
 
-  protected get watched(): readonly OwnStore[] {
-    return this.#stores;
-  }
-
   protected get look(): Look {
     return this.#decider.rules.responses;
   }
@@ -271,7 +270,8 @@ export abstract class BaseGate extends FrontEnd {
     }
   }
 
-  protected effectOf({ name }: Watched): string {
+  /** What requests get while a store is down. */
+  #effectOf({ name }: Watched): string {
     const fallback = this.#decider.rules.stores.find((store) => store.name === name)?.fallback;
     if (!fallback) return "Until it does, on_failure of a rule decides";
     return `The store "${fallback.store}" admits ${fallback.percent} % of each limit in its place, for at most ${fallback.atMostMs} ms`;

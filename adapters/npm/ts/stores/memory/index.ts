@@ -4,6 +4,7 @@ import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { PolicyLayer } from "../../layer.js";
 import { LocalLimiter } from "../../local_limiter.js";
+import { FailureLog } from "../../log.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
 
@@ -30,14 +31,16 @@ export interface MemoryOptions extends Options {
  *     const { allowed } = tidegate.decide("user:42");
  */
 export class Tidegate extends LocalLimiter {
-  protected readonly watched = [];
+  protected readonly log: FailureLog;
+
 
   constructor(options: MemoryOptions) {
     const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
     const bounds = { maxKeys: fields.whole("maxKeys") ?? BOUNDS.maxKeys, whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
     if (bounds.maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
-    const app: { warn?: (message: string) => void } = {};
-    super(common(fields, 1_000), { ...EXACT, round_trips: 0 }, anyRule, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => app.warn?.(message))));
-    app.warn = (message) => this.warn(message);
+    const ready = common(fields, 1_000);
+    const log = new FailureLog(ready.onError);
+    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))));
+    this.log = log;
   }
 }

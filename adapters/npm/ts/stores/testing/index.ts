@@ -6,7 +6,7 @@ import { PolicyLayer } from "../../layer.js";
 import type { LimitOptions } from "../../limiter.js";
 import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { PolicyStore } from "../../store_health.js";
+import { logOf, PolicyStore, type StoreLog } from "../../store_health.js";
 import type { Keys, Verdict } from "../../verdict.js";
 import { Memory } from "../memory/memory.js";
 import { Staged, type Staging } from "./staged.js";
@@ -36,7 +36,7 @@ const KINDS: readonly ErrorKind[] = ["unavailable", "timeout", "contended", "ref
  *     tidegate.restart();
  */
 export class Tidegate extends LocalLimiter {
-  protected readonly watched: readonly [PolicyStore];
+  protected readonly log: StoreLog;
   readonly #staging: Staging;
 
   constructor(options: TestOptions) {
@@ -45,7 +45,7 @@ export class Tidegate extends LocalLimiter {
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
     let store: PolicyStore;
     super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => (store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)))));
-    this.watched = [store!];
+    this.log = logOf(ready, store!);
     this.#staging = staging;
     this.restart();
   }
