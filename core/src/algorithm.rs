@@ -11,11 +11,11 @@ mod penalty;
 
 use alloc::format;
 
-pub use concurrency::{Concurrency, Slot, SlotsState};
+pub use concurrency::Concurrency;
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
 pub use penalty::{Penalty, PenaltyState};
-pub use sliding_log::{LogEntry, LogState, SlidingLog};
+pub use sliding_log::{LogEntry, SlidingLog};
 pub use sliding_window::{SlidingState, SlidingWindow};
 pub use token_bucket::{BucketState, TokenBucket};
 

@@ -14,12 +14,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{
-    BucketState, Concurrency, LogEntry, LogState, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState, Slot,
-    SlotsState, TokenBucket, WindowState,
+    BucketState, Concurrency, LogEntry, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState, TokenBucket,
+    WindowState,
 };
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
-use crate::policy_state::{PolicyState, QuotaState};
+use crate::policy_state::{Charge, PolicyState, QuotaState};
 use crate::quota::Rule;
 use crate::{Error, ErrorKind, Millis, UnixMillis};
 
@@ -58,14 +58,14 @@ impl Policy {
                     put(&mut out, [start.get(), *previous, *current]);
                 }
                 QuotaState::Bucket(BucketState { level, at }) => put(&mut out, [*level, at.get()]),
-                QuotaState::Log(LogState { entries }) => {
+                QuotaState::Log(entries) => {
                     out.extend(low_u32(entries.len() as u64));
                     for entry in entries {
                         put(&mut out, [entry.at.get()]);
                         out.extend(low_u32(entry.units));
                     }
                 }
-                QuotaState::Slots(SlotsState { slots }) => {
+                QuotaState::Slots(slots) => {
                     out.extend(low_u32(slots.len() as u64));
                     for slot in slots {
                         put(&mut out, [slot.id.get(), slot.at.get(), slot.cost]);
@@ -116,7 +116,7 @@ impl Policy {
                     for _ in 0..count {
                         entries.push(LogEntry { at: rest.instant()?, units: u64::from(rest.u32()?) });
                     }
-                    QuotaState::Log(LogState { entries })
+                    QuotaState::Log(entries)
                 }
                 Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                     QuotaState::Bucket(BucketState { level: rest.u64()?, at: rest.instant()? })
@@ -128,9 +128,9 @@ impl Policy {
                     }
                     let mut slots = Vec::new();
                     for _ in 0..count {
-                        slots.push(Slot { id: ChargeId::new(rest.u64()?), at: rest.instant()?, cost: rest.u64()? });
+                        slots.push(Charge { id: ChargeId::new(rest.u64()?), at: rest.instant()?, cost: rest.u64()? });
                     }
-                    QuotaState::Slots(SlotsState { slots })
+                    QuotaState::Slots(slots)
                 }
                 Rule::Penalty(_) => {
                     let word = rest.u64()?;
@@ -206,9 +206,9 @@ impl fmt::Display for Shown<'_> {
                     state.current, state.start, state.previous
                 )
             }
-            QuotaState::Log(state) => write!(f, "a log of {}", state.entries.len()),
+            QuotaState::Log(state) => write!(f, "a log of {}", state.len()),
             QuotaState::Bucket(state) => write!(f, "a level of {} at {}", state.level, state.at),
-            QuotaState::Slots(state) => write!(f, "{} slots", state.slots.len()),
+            QuotaState::Slots(state) => write!(f, "{} slots", state.len()),
             QuotaState::Penalty(state) => write!(f, "{} violations and a block until {}", state.strikes, state.until),
         }
     }
@@ -225,18 +225,17 @@ fn bucket_fits(bucket: &TokenBucket, state: &BucketState, latest: UnixMillis) ->
         && state.level.saturating_sub(full) <= IMPLAUSIBLE_AFTER.get().saturating_mul(bucket.refill())
 }
 
-fn log_fits(state: &LogState, latest: UnixMillis) -> bool {
-    let ordered =
-        state.entries.is_sorted_by(|a, b| a.at < b.at) && state.entries.last().is_none_or(|newest| newest.at <= latest);
-    let units = state.entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
-    let used = state.entries.iter().all(|entry| entry.units > 0);
+fn log_fits(entries: &[LogEntry], latest: UnixMillis) -> bool {
+    let ordered = entries.is_sorted_by(|a, b| a.at < b.at) && entries.last().is_none_or(|newest| newest.at <= latest);
+    let units = entries.iter().try_fold(0u64, |sum, entry| sum.checked_add(entry.units));
+    let used = entries.iter().all(|entry| entry.units > 0);
     ordered && used && units.is_some_and(|units| units <= SlidingLog::MAX_UNITS)
 }
 
-fn slots_fit(state: &SlotsState, latest: UnixMillis) -> bool {
-    state.slots.is_sorted_by(|a, b| a.at <= b.at)
-        && state.slots.last().is_none_or(|newest| newest.at <= latest)
-        && state.slots.iter().all(|slot| slot.cost <= MAX_UNITS)
+fn slots_fit(slots: &[Charge], latest: UnixMillis) -> bool {
+    slots.is_sorted_by(|a, b| a.at <= b.at)
+        && slots.last().is_none_or(|newest| newest.at <= latest)
+        && slots.iter().all(|slot| slot.cost <= MAX_UNITS)
 }
 
 fn header(rule: &Rule) -> u8 {

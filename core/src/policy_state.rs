@@ -9,7 +9,7 @@ use self::rule::charge_all;
 #[cfg(feature = "std")]
 pub(crate) use self::rule::decide_alone;
 
-use crate::algorithm::{BucketState, LogState, PenaltyState, SlidingState, SlotsState, Step, WindowState};
+use crate::algorithm::{BucketState, LogEntry, PenaltyState, SlidingState, Step, WindowState};
 use crate::decision::{Decision, Status};
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -37,12 +37,12 @@ pub enum QuotaState {
     Window(WindowState),
     /// A sliding window.
     Sliding(SlidingState),
-    /// A sliding log.
-    Log(LogState),
+    /// A sliding log: its entries, oldest first.
+    Log(Vec<LogEntry>),
     /// A token bucket or a leaky bucket.
     Bucket(BucketState),
-    /// A concurrency limit.
-    Slots(SlotsState),
+    /// A concurrency limit: the charges that hold its slots, oldest first, of at most [`MAX_UNITS`](crate::algorithm::MAX_UNITS) each.
+    Slots(Vec<Charge>),
     /// A penalty.
     Penalty(PenaltyState),
 }
@@ -84,7 +84,7 @@ impl PolicyState {
     }
 }
 
-/// What a request was charged.
+/// What a request was charged. It may hold a slot of a [concurrency limit](crate::algorithm::Concurrency).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Charge {
     /// Its identity, by which it holds slots.

@@ -12,12 +12,10 @@
 //!
 //! The digit is the version of the format. Only the scripts write it.
 
-use tidegate_core::algorithm::{
-    BucketState, LogEntry, LogState, PenaltyState, SlidingState, Slot, SlotsState, WindowState,
-};
+use tidegate_core::algorithm::{BucketState, LogEntry, PenaltyState, SlidingState, WindowState};
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::Lender;
-use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
+use tidegate_core::{Charge, ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 
 /// Parses a text that a script wrote, and what is lent of it. [`Policy::verify`] checks whether the state is plausible.
 ///
@@ -61,7 +59,7 @@ impl Reader<'_> {
                 while self.rest.starts_with(' ') {
                     entries.push(LogEntry { at: self.instant(" ")?, units: self.number(":")? });
                 }
-                QuotaState::Log(LogState { entries })
+                QuotaState::Log(entries)
             }
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                 QuotaState::Bucket(BucketState { level: self.number(" ")?, at: self.instant(" ")? })
@@ -69,9 +67,9 @@ impl Reader<'_> {
             Rule::Concurrency(_) => {
                 let mut slots = Vec::new();
                 while self.rest.starts_with(' ') {
-                    slots.push(Slot { id: self.id(" ")?, at: self.instant(":")?, cost: self.number(":")? });
+                    slots.push(Charge { id: self.id(" ")?, at: self.instant(":")?, cost: self.number(":")? });
                 }
-                QuotaState::Slots(SlotsState { slots })
+                QuotaState::Slots(slots)
             }
             Rule::Penalty(_) => {
                 let (strikes, until) = (self.number(" ")?, self.instant(" ")?);

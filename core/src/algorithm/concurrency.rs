@@ -2,7 +2,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
-use crate::{ChargeId, Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
+use crate::{Charge, ChargeId, Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Concurrency limit: at most `limit` requests are in flight at once.
 ///
@@ -37,24 +37,6 @@ pub struct Concurrency {
     limit: u64,
     lifetime_ms: u64,
     returns_cost: bool,
-}
-
-/// The state of a concurrency limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SlotsState {
-    /// The slots in use, oldest first.
-    pub slots: Vec<Slot>,
-}
-
-/// A slot in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot {
-    /// The charge that holds it.
-    pub id: ChargeId,
-    /// When it was taken.
-    pub at: UnixMillis,
-    /// What the request was charged, at most [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
-    pub cost: u64,
 }
 
 impl Concurrency {
@@ -98,46 +80,46 @@ impl Concurrency {
     }
 
     /// Takes a slot for a request of `cost`. A request of cost 0 takes none.
-    pub fn take(&self, state: &mut SlotsState, id: ChargeId, now: UnixMillis, cost: u64) {
+    pub fn take(&self, state: &mut Vec<Charge>, id: ChargeId, now: UnixMillis, cost: u64) {
         if cost == 0 {
             return;
         }
         let at = Self::instant(state, now);
         self.expire(state, now);
         // Without another quota, any cost is admitted.
-        state.slots.push(Slot { id, at, cost: cost.min(MAX_UNITS) });
+        state.push(Charge { id, at, cost: cost.min(MAX_UNITS) });
     }
 
     /// Gives back the slot of a charge, and returns it. `None` if it has expired.
-    pub fn release(&self, state: &mut SlotsState, id: ChargeId, now: UnixMillis) -> Option<Slot> {
+    pub fn release(&self, state: &mut Vec<Charge>, id: ChargeId, now: UnixMillis) -> Option<Charge> {
         let expired = self.expired(state, now).len();
-        let place = state.slots.iter().skip(expired).position(|slot| slot.id == id)?;
-        Some(state.slots.remove(expired + place))
+        let place = state.iter().skip(expired).position(|slot| slot.id == id)?;
+        Some(state.remove(expired + place))
     }
 
     /// The slots whose lifetime is over.
-    pub(crate) fn expired<'a>(&self, state: &'a SlotsState, now: UnixMillis) -> &'a [Slot] {
+    pub(crate) fn expired<'a>(&self, state: &'a [Charge], now: UnixMillis) -> &'a [Charge] {
         let instant = Self::instant(state, now);
-        let live = state.slots.partition_point(|slot| instant.since(slot.at) >= self.lifetime());
-        &state.slots[..live]
+        let live = state.partition_point(|slot| instant.since(slot.at) >= self.lifetime());
+        &state[..live]
     }
 
-    pub(crate) fn expire(&self, state: &mut SlotsState, now: UnixMillis) {
-        state.slots.drain(..self.expired(state, now).len());
+    pub(crate) fn expire(&self, state: &mut Vec<Charge>, now: UnixMillis) {
+        state.drain(..self.expired(state, now).len());
     }
 
     /// The instant that decides: never before the newest slot was taken.
-    fn instant(state: &SlotsState, now: UnixMillis) -> UnixMillis {
-        state.slots.last().map_or(now, |newest| newest.at.max(now))
+    fn instant(state: &[Charge], now: UnixMillis) -> UnixMillis {
+        state.last().map_or(now, |newest| newest.at.max(now))
     }
 
-    fn used(&self, state: &SlotsState, now: UnixMillis) -> u64 {
-        (state.slots.len() - self.expired(state, now).len()) as u64
+    fn used(&self, state: &[Charge], now: UnixMillis) -> u64 {
+        (state.len() - self.expired(state, now).len()) as u64
     }
 }
 
 impl Algorithm for Concurrency {
-    type State = SlotsState;
+    type State = Vec<Charge>;
 
     fn limit(&self) -> u64 {
         self.limit
@@ -147,7 +129,7 @@ impl Algorithm for Concurrency {
         u64::MAX
     }
 
-    fn ask(&self, state: &SlotsState, now: UnixMillis, cost: u64) -> Step {
+    fn ask(&self, state: &Vec<Charge>, now: UnixMillis, cost: u64) -> Step {
         if self.used(state, now) + cost.min(1) <= self.limit {
             Step::Admitted { delay: Millis::ZERO }
         } else {
@@ -156,27 +138,27 @@ impl Algorithm for Concurrency {
     }
 
     /// Takes a slot that nobody can give back.
-    fn charge(&self, state: &mut SlotsState, now: UnixMillis, cost: u64) {
+    fn charge(&self, state: &mut Vec<Charge>, now: UnixMillis, cost: u64) {
         self.take(state, ChargeId::NONE, now, cost);
     }
 
     /// Does nothing: a refund does not say whose slot to give back.
-    fn refund(&self, _: &mut SlotsState, _: UnixMillis, _: UnixMillis, _: u64) {}
+    fn refund(&self, _: &mut Vec<Charge>, _: UnixMillis, _: UnixMillis, _: u64) {}
 
     /// Does nothing: a request holds one slot, whatever it costs.
-    fn overdraw(&self, _: &mut SlotsState, _: UnixMillis, _: u64) {}
+    fn overdraw(&self, _: &mut Vec<Charge>, _: UnixMillis, _: u64) {}
 
-    fn move_back(&self, state: &mut SlotsState, now: UnixMillis) {
+    fn move_back(&self, state: &mut Vec<Charge>, now: UnixMillis) {
         let latest = now + MAX_CLOCK_SKEW;
-        for slot in state.slots.iter_mut().rev().take_while(|slot| slot.at > latest) {
+        for slot in state.iter_mut().rev().take_while(|slot| slot.at > latest) {
             slot.at = latest;
         }
     }
 }
 
 impl Inspect for Concurrency {
-    fn standing(&self, state: &SlotsState, now: UnixMillis) -> Standing {
-        let newest = state.slots.last().map_or(UnixMillis::default(), |newest| newest.at + self.lifetime());
+    fn standing(&self, state: &Vec<Charge>, now: UnixMillis) -> Standing {
+        let newest = state.last().map_or(UnixMillis::default(), |newest| newest.at + self.lifetime());
         Standing {
             limit: self.limit,
             room: self.limit.saturating_sub(self.used(state, now)),

@@ -34,14 +34,7 @@ pub struct SlidingLog {
     window_ms: u64,
 }
 
-/// The state of a sliding log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct LogState {
-    /// The entries, oldest first. There is one entry for each instant.
-    pub entries: Vec<LogEntry>,
-}
-
-/// The units charged at one instant.
+/// The units charged at one instant. A sliding log's state is these, oldest first, one for each instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogEntry {
     /// The instant.
@@ -81,14 +74,14 @@ impl SlidingLog {
     }
 
     /// The instant at which a request at `now` is charged: never before the newest entry.
-    fn instant(state: &LogState, now: UnixMillis) -> UnixMillis {
-        state.entries.last().map_or(now, |newest| newest.at.max(now))
+    fn instant(state: &[LogEntry], now: UnixMillis) -> UnixMillis {
+        state.last().map_or(now, |newest| newest.at.max(now))
     }
 
     /// The entries in the window that ends at `instant`.
-    fn in_sight<'a>(&self, state: &'a LogState, instant: UnixMillis) -> &'a [LogEntry] {
-        let gone = state.entries.partition_point(|entry| instant.since(entry.at) >= self.window());
-        &state.entries[gone..]
+    fn in_sight<'a>(&self, state: &'a [LogEntry], instant: UnixMillis) -> &'a [LogEntry] {
+        let gone = state.partition_point(|entry| instant.since(entry.at) >= self.window());
+        &state[gone..]
     }
 
     fn expires_after(&self, entry: &LogEntry, now: UnixMillis) -> Millis {
@@ -101,7 +94,7 @@ fn units(entries: &[LogEntry]) -> u64 {
 }
 
 impl Algorithm for SlidingLog {
-    type State = LogState;
+    type State = Vec<LogEntry>;
 
     fn limit(&self) -> u64 {
         self.limit
@@ -111,7 +104,7 @@ impl Algorithm for SlidingLog {
         (last.since(first).get() / self.window_ms + 1).saturating_mul(self.limit)
     }
 
-    fn ask(&self, state: &LogState, now: UnixMillis, cost: u64) -> Step {
+    fn ask(&self, state: &Vec<LogEntry>, now: UnixMillis, cost: u64) -> Step {
         if cost > self.limit {
             return Step::Never;
         }
@@ -131,66 +124,66 @@ impl Algorithm for SlidingLog {
         Step::Denied { retry_after }
     }
 
-    fn charge(&self, state: &mut LogState, now: UnixMillis, cost: u64) {
+    fn charge(&self, state: &mut Vec<LogEntry>, now: UnixMillis, cost: u64) {
         if cost == 0 {
             return;
         }
         let instant = Self::instant(state, now);
-        let gone = state.entries.len() - self.in_sight(state, instant).len();
-        state.entries.drain(..gone);
-        let before = units(&state.entries);
-        match state.entries.last_mut() {
+        let gone = state.len() - self.in_sight(state, instant).len();
+        state.drain(..gone);
+        let before = units(state);
+        match state.last_mut() {
             Some(newest) if newest.at == instant => newest.units = newest.units.saturating_add(cost),
-            _ => state.entries.push(LogEntry { at: instant, units: cost }),
+            _ => state.push(LogEntry { at: instant, units: cost }),
         }
         // Only a charged denial exceeds the limit. It replaces the oldest entries.
         let most = self.limit.max(before);
         let mut excess = before.saturating_add(cost).saturating_sub(most);
         let mut dropped = 0;
-        for entry in &mut state.entries {
+        for entry in &mut *state {
             let part = entry.units.min(excess);
             entry.units -= part;
             excess -= part;
             dropped += usize::from(entry.units == 0);
         }
-        state.entries.drain(..dropped);
+        state.drain(..dropped);
     }
 
-    fn refund(&self, state: &mut LogState, charged_at: UnixMillis, _now: UnixMillis, cost: u64) {
-        if let Some(index) = state.entries.iter().position(|entry| entry.at == charged_at) {
-            let entry = &mut state.entries[index];
+    fn refund(&self, state: &mut Vec<LogEntry>, charged_at: UnixMillis, _now: UnixMillis, cost: u64) {
+        if let Some(index) = state.iter().position(|entry| entry.at == charged_at) {
+            let entry = &mut state[index];
             entry.units = entry.units.saturating_sub(cost);
             if entry.units == 0 {
-                state.entries.remove(index);
+                state.remove(index);
             }
         }
     }
 
-    fn overdraw(&self, state: &mut LogState, now: UnixMillis, cost: u64) {
+    fn overdraw(&self, state: &mut Vec<LogEntry>, now: UnixMillis, cost: u64) {
         let instant = Self::instant(state, now);
-        let gone = state.entries.len() - self.in_sight(state, instant).len();
-        state.entries.drain(..gone);
-        let cost = cost.min(Self::MAX_UNITS.saturating_sub(units(&state.entries)));
-        match state.entries.last_mut() {
+        let gone = state.len() - self.in_sight(state, instant).len();
+        state.drain(..gone);
+        let cost = cost.min(Self::MAX_UNITS.saturating_sub(units(state)));
+        match state.last_mut() {
             _ if cost == 0 => {}
             Some(newest) if newest.at == instant => newest.units += cost,
-            _ => state.entries.push(LogEntry { at: instant, units: cost }),
+            _ => state.push(LogEntry { at: instant, units: cost }),
         }
     }
 
-    fn move_back(&self, state: &mut LogState, now: UnixMillis) {
+    fn move_back(&self, state: &mut Vec<LogEntry>, now: UnixMillis) {
         let latest = now + MAX_CLOCK_SKEW;
-        let after = state.entries.partition_point(|entry| entry.at < latest);
-        let moved = units(&state.entries[after..]);
+        let after = state.partition_point(|entry| entry.at < latest);
+        let moved = units(&state[after..]);
         if moved > 0 {
-            state.entries.truncate(after);
-            state.entries.push(LogEntry { at: latest, units: moved });
+            state.truncate(after);
+            state.push(LogEntry { at: latest, units: moved });
         }
     }
 }
 
 impl Inspect for SlidingLog {
-    fn standing(&self, state: &LogState, now: UnixMillis) -> Standing {
+    fn standing(&self, state: &Vec<LogEntry>, now: UnixMillis) -> Standing {
         let entries = self.in_sight(state, Self::instant(state, now));
         Standing {
             limit: self.limit,

@@ -8,7 +8,7 @@ use crate::suggestion::Suggestion;
 use crate::{Error, Millis, Policy, Quota};
 
 /// An algorithm as files name it.
-pub(super) struct Algorithm {
+pub(super) struct AlgorithmFields {
     pub(super) name: &'static str,
     /// [`Rule::number`](crate::Rule::number).
     number: u8,
@@ -22,18 +22,18 @@ pub(super) const RETURNS_COST: &str = "returns_cost";
 const WINDOW: &[(&str, usize)] = &[("limit", 0), ("window_ms", 1)];
 const BUCKET: &[(&str, usize)] = &[("capacity", 0), ("refill", 2), ("per_ms", 1)];
 
-pub(super) const ALGORITHMS: [Algorithm; 8] = [
-    Algorithm { name: "fixed_window", number: 1, fields: WINDOW },
-    Algorithm { name: "sliding_window", number: 2, fields: WINDOW },
-    Algorithm { name: "sliding_log", number: 3, fields: WINDOW },
-    Algorithm { name: "token_bucket", number: 4, fields: BUCKET },
-    Algorithm { name: "leaky_bucket", number: 5, fields: BUCKET },
-    Algorithm { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
-    Algorithm { name: "penalty", number: 7, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
-    Algorithm { name: "block", number: 7, fields: &[("cap_ms", 0)] },
+pub(super) const ALGORITHMS: [AlgorithmFields; 8] = [
+    AlgorithmFields { name: "fixed_window", number: 1, fields: WINDOW },
+    AlgorithmFields { name: "sliding_window", number: 2, fields: WINDOW },
+    AlgorithmFields { name: "sliding_log", number: 3, fields: WINDOW },
+    AlgorithmFields { name: "token_bucket", number: 4, fields: BUCKET },
+    AlgorithmFields { name: "leaky_bucket", number: 5, fields: BUCKET },
+    AlgorithmFields { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
+    AlgorithmFields { name: "penalty", number: 7, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
+    AlgorithmFields { name: "block", number: 7, fields: &[("cap_ms", 0)] },
 ];
 
-impl Algorithm {
+impl AlgorithmFields {
     fn quota(&self, parameters: [u64; 3], name: Option<&str>, by: Option<&str>) -> Result<Quota, Error> {
         let mut quota = match (self.name, parameters) {
             // A penalty without a base is a mistake here, and a block among parameters.

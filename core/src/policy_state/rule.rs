@@ -1,9 +1,9 @@
 //! A rule with its state: the algorithm that both belong to.
 
+use alloc::vec::Vec;
+
 use super::QuotaState;
-use crate::algorithm::{
-    Algorithm as _, BucketState, Inspect, LogState, PenaltyState, SlidingState, SlotsState, Standing, Step, WindowState,
-};
+use crate::algorithm::{Algorithm as _, BucketState, Inspect, PenaltyState, SlidingState, Standing, Step, WindowState};
 use crate::decision::{Decision, QuotaStatus};
 use crate::limiter::ChargeId;
 use crate::quota::{Quota, Rule};
@@ -33,9 +33,9 @@ impl Rule {
         match self {
             Self::FixedWindow(_) => QuotaState::Window(WindowState::default()),
             Self::SlidingWindow(_) => QuotaState::Sliding(SlidingState::default()),
-            Self::SlidingLog(_) => QuotaState::Log(LogState::default()),
+            Self::SlidingLog(_) => QuotaState::Log(Vec::new()),
             Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
-            Self::Concurrency(_) => QuotaState::Slots(SlotsState::default()),
+            Self::Concurrency(_) => QuotaState::Slots(Vec::new()),
             Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
         }
     }

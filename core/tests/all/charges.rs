@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{Concurrency, MAX_DEBT, MAX_UNITS, SlotsState};
+use tidegate_core::algorithm::{Concurrency, MAX_DEBT, MAX_UNITS};
 use tidegate_core::{
     Charge, ChargeId, Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
 };
@@ -285,7 +285,7 @@ fn what_cannot_work_is_rejected() {
 #[test]
 fn slots_that_have_expired_are_forgotten_and_do_not_hide_others() {
     let limit = Concurrency::new(3, Millis::new(15)).unwrap();
-    let (mut state, id, at) = (SlotsState::default(), ChargeId::of, UnixMillis::new);
+    let (mut state, id, at) = (Vec::new(), ChargeId::of, UnixMillis::new);
     for (name, taken) in [("first", 0), ("second", 10), ("third", 12)] {
         limit.take(&mut state, id(name), at(taken), 1);
     }
@@ -293,7 +293,7 @@ fn slots_that_have_expired_are_forgotten_and_do_not_hide_others() {
     assert_eq!(limit.release(&mut state, id("first"), at(16)), None);
     assert_eq!(limit.release(&mut state, id("third"), at(16)).unwrap().at, at(12));
     limit.take(&mut state, id("fourth"), at(16), 1);
-    assert_eq!(state.slots.iter().map(|slot| slot.at).collect::<Vec<_>>(), [at(10), at(16)]);
+    assert_eq!(state.iter().map(|slot| slot.at).collect::<Vec<_>>(), [at(10), at(16)]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What refunds, debts and clocks that step back do to the state of each algorithm, by examples.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use tidegate_core::algorithm::{Algorithm, Concurrency, MAX_UNITS, Penalty, SlotsState, Step};
+use tidegate_core::algorithm::{Algorithm, Concurrency, MAX_UNITS, Penalty, Step};
 use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, UnixMillis};
 use tidegate_testing::{SECOND, at, of_each_algorithm, policy};
 
@@ -126,14 +126,14 @@ fn a_charged_denial_replaces_the_oldest_units_of_a_log() {
 #[test]
 fn a_slot_that_was_taken_by_a_clock_ahead_is_held_for_the_skew_and_its_lifetime() {
     let slots = Concurrency::new(1, SECOND).unwrap();
-    let mut state = SlotsState::default();
+    let mut state = Vec::new();
     slots.charge(&mut state, at(3_600_000), 1);
     slots.move_back(&mut state, at(0));
     let end = at(0) + MAX_CLOCK_SKEW + SECOND;
     assert_eq!(slots.ask(&state, UnixMillis::new(end.get() - 1), 1), Step::Busy);
     assert_eq!(slots.ask(&state, end, 1), Step::Admitted { delay: Millis::ZERO });
     // A clock that is ahead by the skew alone is believed.
-    let mut state = SlotsState::default();
+    let mut state = Vec::new();
     slots.charge(&mut state, at(0) + MAX_CLOCK_SKEW, 1);
     slots.move_back(&mut state, at(0));
     assert_eq!(slots.ask(&state, UnixMillis::new(end.get() - 1), 1), Step::Busy);

@@ -2,12 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{
-    BucketState, LogEntry, LogState, MAX_UNITS, SlidingState, Slot, SlotsState, TokenBucket, WindowState,
-};
+use tidegate_core::algorithm::{BucketState, LogEntry, MAX_UNITS, SlidingState, TokenBucket, WindowState};
 use tidegate_core::{
-    ChargeId, Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status,
-    UnixMillis,
+    Charge, ChargeId, Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule,
+    Status, UnixMillis,
 };
 use tidegate_testing::NOW;
 
@@ -422,12 +420,12 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
     let minute = Millis::from_secs(60);
     let window = |start| QuotaState::Window(WindowState { start: UnixMillis::new(start), used: 5 });
     let sliding = |start| QuotaState::Sliding(SlidingState { start: UnixMillis::new(start), previous: 5, current: 5 });
-    let log = |at| QuotaState::Log(LogState { entries: vec![LogEntry { at: UnixMillis::new(at), units: 5 }] });
+    let log = |at| QuotaState::Log(vec![LogEntry { at: UnixMillis::new(at), units: 5 }]);
     let bucket = |level, at| QuotaState::Bucket(BucketState { level, at: UnixMillis::new(at) });
     let entry = |units| LogEntry { at: NOW, units };
     let slots = |of: &[(u64, u64)]| {
-        let slot = |&(at, cost)| Slot { id: ChargeId::NONE, at: UnixMillis::new(at), cost };
-        QuotaState::Slots(SlotsState { slots: of.iter().map(slot).collect() })
+        let slot = |&(at, cost)| Charge { id: ChargeId::NONE, at: UnixMillis::new(at), cost };
+        QuotaState::Slots(of.iter().map(slot).collect())
     };
     let aligned = LAST - LAST % 60_000;
     let hostile = [
@@ -439,8 +437,8 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
         (Quota::token_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
         (Quota::leaky_bucket(5, 1, minute), bucket(MAX_UNITS, NOW.get())),
         // Entries of a log are of different instants, and of at least one unit.
-        (Quota::sliding_log(5, minute), QuotaState::Log(LogState { entries: vec![entry(1), entry(1)] })),
-        (Quota::sliding_log(5, minute), QuotaState::Log(LogState { entries: vec![entry(0)] })),
+        (Quota::sliding_log(5, minute), QuotaState::Log(vec![entry(1), entry(1)])),
+        (Quota::sliding_log(5, minute), QuotaState::Log(vec![entry(0)])),
         (Quota::concurrency(5, minute), slots(&[(LAST, 1)])),
         (Quota::concurrency(5, minute), slots(&[(NOW.get(), 1), (NOW.get() - 1, 1)])),
         (Quota::concurrency(5, minute), slots(&[(NOW.get(), MAX_UNITS + 1)])),
@@ -474,9 +472,9 @@ fn a_state_has_as_many_parts_as_its_policy_allows_and_no_instant_after_the_last(
     let log = policy(Quota::sliding_log(1_000, minute));
     let slots = policy(Quota::concurrency(1_000, minute));
     let entry = |at| LogEntry { at: UnixMillis::new(at), units: 1 };
-    let slot = |at| Slot { id: ChargeId::NONE, at: UnixMillis::new(at), cost: 1 };
-    let entries = |count| QuotaState::Log(LogState { entries: (0..count).map(entry).collect() });
-    let taken = |count| QuotaState::Slots(SlotsState { slots: (0..count).map(slot).collect() });
+    let slot = |at| Charge { id: ChargeId::NONE, at: UnixMillis::new(at), cost: 1 };
+    let entries = |count| QuotaState::Log((0..count).map(entry).collect());
+    let taken = |count| QuotaState::Slots((0..count).map(slot).collect());
     for (policy, of) in [(&log, &entries as &dyn Fn(u64) -> QuotaState), (&slots, &taken)] {
         let decode = |count| policy.decode(&policy.encode(&PolicyState::from_parts(vec![of(count)])), now);
         assert!(decode(1_000).is_ok());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::algorithm::{BucketState, PenaltyState, SlotsState};
+use tidegate_core::algorithm::{BucketState, PenaltyState};
 use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
@@ -214,16 +214,13 @@ impl Kept {
 
 /// The number of slots in use.
 fn slots(state: &PolicyState) -> usize {
-    let slots =
-        state.parts().iter().map(|part| if let QuotaState::Slots(state) = part { state.slots.len() } else { 0 });
+    let slots = state.parts().iter().map(|part| if let QuotaState::Slots(slots) = part { slots.len() } else { 0 });
     slots.sum()
 }
 
 fn without_oldest(part: &QuotaState) -> QuotaState {
     match part {
-        QuotaState::Slots(state) => {
-            QuotaState::Slots(SlotsState { slots: state.slots.iter().skip(1).copied().collect() })
-        }
+        QuotaState::Slots(slots) => QuotaState::Slots(slots.iter().skip(1).copied().collect()),
         part => part.clone(),
     }
 }
