@@ -2,7 +2,7 @@
 
 mod embedded;
 
-pub use embedded::Nat64Prefix;
+pub(crate) use embedded::Nat64Prefix;
 
 use alloc::format;
 use core::error::Error as StdError;
@@ -13,35 +13,16 @@ use core::str;
 use self::embedded::{embedded, is_host, is_public};
 use crate::Error;
 
-/// How many leading bits of an IPv6 address identify a client: 48 to 128. The default is 64.
-///
-/// A subscriber usually gets a /64 and can send from any address in it. Some get a /56 or a /48. With 128 bits, each address
-/// is a client of its own, and a subscriber evades its limit by using another address.
-///
-/// ```
-/// use tidegate_core::Ipv6Prefix;
-/// assert_eq!(Ipv6Prefix::default().bits(), 64);
-/// assert_eq!(Ipv6Prefix::new(32).unwrap_err().to_string(), "ipv6_prefix: 32 is out of range; write 48 to 128");
-/// ```
+/// How many leading bits of an IPv6 address identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ipv6Prefix(u8);
+pub(crate) struct Ipv6Prefix(u8);
 
 impl Ipv6Prefix {
-    /// A prefix of `bits` bits.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) below 48 or above 128.
-    pub fn new(bits: u8) -> Result<Self, Error> {
+    pub(crate) fn new(bits: u8) -> Result<Self, Error> {
         if !(48..=128).contains(&bits) {
             return Err(Error::invalid(format!("ipv6_prefix: {bits} is out of range; write 48 to 128")));
         }
         Ok(Self(bits))
-    }
-
-    /// The number of bits.
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.0
     }
 
     fn fold(self, address: Ipv6Addr) -> Ipv6Addr {
@@ -73,11 +54,10 @@ impl Default for Ipv6Prefix {
 ///
 /// ```
 /// use core::net::Ipv6Addr;
-/// use tidegate_core::{ClientIp, Ipv6Prefix};
-/// let prefix = Ipv6Prefix::default();
-/// let ip = ClientIp::new("2001:db8:1:2:aaaa::1".parse::<Ipv6Addr>().unwrap(), prefix);
+/// use tidegate_core::ClientIp;
+/// let ip = ClientIp::new("2001:db8:1:2:aaaa::1".parse::<Ipv6Addr>().unwrap());
 /// assert_eq!(ip.to_string(), "2001:db8:1:2::/64");
-/// let mapped = ClientIp::new("::ffff:c000:201".parse::<Ipv6Addr>().unwrap(), prefix);
+/// let mapped = ClientIp::new("::ffff:c000:201".parse::<Ipv6Addr>().unwrap());
 /// assert_eq!(mapped.to_string(), "192.0.2.1");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,10 +70,15 @@ enum Folded {
 }
 
 impl ClientIp {
-    /// The client at `address`. An IPv6 address is reduced to `prefix`, unless it embeds a public IPv4 address.
+    /// The client at `address`. An IPv6 address is reduced to its /64, unless it embeds a public IPv4 address. For another length,
+    /// see [`ClientIpSource::ipv6_prefix`](crate::ClientIpSource::ipv6_prefix).
     #[must_use]
-    pub fn new(address: impl Into<IpAddr>, prefix: Ipv6Prefix) -> Self {
-        Self(match address.into().to_canonical() {
+    pub fn new(address: impl Into<IpAddr>) -> Self {
+        Self::with_prefix(address.into(), Ipv6Prefix::default())
+    }
+
+    fn with_prefix(address: IpAddr, prefix: Ipv6Prefix) -> Self {
+        Self(match address.to_canonical() {
             IpAddr::V4(address) => Folded::V4(address),
             IpAddr::V6(address) => match embedded(address).filter(|&embedded| is_public(embedded)) {
                 Some(embedded) => Folded::V4(embedded),
@@ -107,14 +92,14 @@ impl ClientIp {
     /// Private addresses are embedded only behind an operator's own translator. Elsewhere they are forged, and
     /// could otherwise count against a client of the internal network.
     pub(crate) fn received(address: IpAddr, prefix: Ipv6Prefix, nat64: &[Nat64Prefix]) -> Result<Self, MissingIp> {
-        let IpAddr::V6(v6) = address else { return Ok(Self::new(address, prefix)) };
+        let IpAddr::V6(v6) = address else { return Ok(Self::with_prefix(address, prefix)) };
         if let Some(embedded) = nat64.iter().find_map(|nat64| nat64.extract(v6)) {
             return if is_host(embedded) { Ok(Self(Folded::V4(embedded))) } else { Err(MissingIp::Unreadable) };
         }
         if embedded(v6).is_some_and(|embedded| !is_public(embedded)) {
             return Err(MissingIp::Unreadable);
         }
-        Ok(Self::new(v6, prefix))
+        Ok(Self::with_prefix(address, prefix))
     }
 
     /// The client at the single address in `value`, a header value that only a trusted proxy can write.
@@ -123,8 +108,8 @@ impl ClientIp {
     /// (`fe80::1%eth0`, which is dropped), and surrounding white space. An IPv6 address with a port needs the brackets.
     ///
     /// ```
-    /// use tidegate_core::{ClientIp, Ipv6Prefix, MissingIp};
-    /// let parse = |value: &str| ClientIp::parse(value, Ipv6Prefix::default());
+    /// use tidegate_core::{ClientIp, MissingIp};
+    /// let parse = |value: &str| ClientIp::parse(value);
     /// assert_eq!(parse(" 192.0.2.1:443 "), parse("::ffff:192.0.2.1"));
     /// assert_eq!(parse("192.0.2.010"), Err(MissingIp::Unreadable));
     /// assert_eq!(parse("192.0.2.1, 192.0.2.2"), Err(MissingIp::Ambiguous));
@@ -133,15 +118,15 @@ impl ClientIp {
     /// # Errors
     /// [`MissingIp`] states why there is no address: the value is empty, has several addresses separated by commas, is the
     /// unspecified address, embeds an IPv4 address that is not public, or is not an address, such as one with leading zeros.
-    pub fn parse(value: impl AsRef<[u8]>, prefix: Ipv6Prefix) -> Result<Self, MissingIp> {
-        Self::received(parse_address(value.as_ref())?, prefix, &[])
+    pub fn parse(value: impl AsRef<[u8]>) -> Result<Self, MissingIp> {
+        Self::received(parse_address(value.as_ref())?, Ipv6Prefix::default(), &[])
     }
 
     /// The address, or the first address of an IPv6 prefix.
     ///
     /// ```
-    /// use tidegate_core::{ClientIp, Ipv6Prefix};
-    /// let ip = ClientIp::parse("2001:db8::1", Ipv6Prefix::default()).unwrap();
+    /// use tidegate_core::ClientIp;
+    /// let ip = ClientIp::parse("2001:db8::1").unwrap();
     /// assert_eq!(ip.address().to_string(), "2001:db8::");
     /// ```
     #[must_use]

@@ -10,8 +10,8 @@ use crate::{ClientIp, Key};
 /// as absent.
 ///
 /// ```
-/// use tidegate_core::{ClientIp, Identity, Ipv6Prefix, KeySource};
-/// let client_ip = ClientIp::parse("192.0.2.1", Ipv6Prefix::default()).ok();
+/// use tidegate_core::{ClientIp, Identity};
+/// let client_ip = ClientIp::parse("192.0.2.1").ok();
 /// let anonymous = Identity { client_ip, ..Identity::default() };
 /// assert_eq!(anonymous.resolve().as_str(), "ip:192.0.2.1");
 /// let alice = Identity { subject: Some("alice"), ..anonymous };

@@ -108,9 +108,9 @@ impl Key {
     /// A key of a client's address.
     ///
     /// ```
-    /// use tidegate_core::{ClientIp, Ipv6Prefix, Key};
+    /// use tidegate_core::{ClientIp, Key};
     /// # fn main() -> Result<(), tidegate_core::MissingIp> {
-    /// let ip = ClientIp::parse("2001:db8:1:2::5", Ipv6Prefix::default())?;
+    /// let ip = ClientIp::parse("2001:db8:1:2::5")?;
     /// assert_eq!(Key::ip(&ip).as_str(), "ip:2001:db8:1:2::/64");
     /// # Ok(())
     /// # }
@@ -181,28 +181,6 @@ impl Key {
         &self.0
     }
 
-    /// The kind of identity that the key was made from, by the start of its text.
-    ///
-    /// ```
-    /// use tidegate_core::{Key, KeySource};
-    /// assert_eq!(Key::subject("alice").source(), KeySource::Subject);
-    /// assert_eq!(Key::new("tenant:42").source(), KeySource::Other);
-    /// ```
-    #[must_use]
-    pub fn source(&self) -> KeySource {
-        if self.0.starts_with(SUBJECT) {
-            KeySource::Subject
-        } else if self.0.starts_with(API_KEY) {
-            KeySource::ApiKey
-        } else if &*self.0 == MISSING_IP {
-            KeySource::MissingIp
-        } else if self.0.starts_with(CLIENT_IP) {
-            KeySource::ClientIp
-        } else {
-            KeySource::Other
-        }
-    }
-
     /// The name of this key's state in a store, of a policy with one dimension: `tg1:`, the policy's [id](Policy::id), `:`, the
     /// key. For several dimensions, see [`Keys::storage_keys`](crate::Keys::storage_keys).
     ///
@@ -229,48 +207,6 @@ impl AsRef<str> for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// The kind of identity that a [`Key`] was made from.
-///
-/// ```
-/// use tidegate_core::{Identity, KeySource};
-/// // No token, no API key, and no address from the platform.
-/// let key = Identity::default().resolve();
-/// let refuse = key.source() == KeySource::MissingIp;
-/// assert!(refuse);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum KeySource {
-    /// The subject of a verified token; `sub:…`.
-    Subject,
-    /// An API key; `key:…`.
-    ApiKey,
-    /// The client's address; `ip:…`.
-    ClientIp,
-    /// There is no address, or none that belongs to one client; `ip:unknown`.
-    MissingIp,
-    /// A text from the application.
-    Other,
-}
-
-impl KeySource {
-    /// A stable name in snake case, for logs, metrics and reports.
-    ///
-    /// ```
-    /// assert_eq!(tidegate_core::KeySource::MissingIp.name(), "missing_ip");
-    /// ```
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Subject => "subject",
-            Self::ApiKey => "api_key",
-            Self::ClientIp => "client_ip",
-            Self::MissingIp => "missing_ip",
-            Self::Other => "other",
-        }
     }
 }
 

@@ -63,16 +63,16 @@ pub mod store;
 mod suggestion;
 mod time;
 
-pub use client_ip::{ClientIp, Ipv6Prefix, MissingIp, Nat64Prefix};
+pub use client_ip::{ClientIp, MissingIp};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use dimension::{Dimension, Keys, StorageKeys};
 pub use error::{Error, ErrorKind};
 pub use headers::{RateLimitFields, ResponseFields};
 pub use identity::Identity;
-pub use key::{Key, KeySource};
+pub use key::Key;
 pub use limiter::{
-    Accuracy, Block, BoxFuture, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor,
-    Idempotency, Limiter, LimiterExt, Load, MaybeSend, MaybeSync, Operation, Refund, Reply, Settle, limiter_fn,
+    Accuracy, Block, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency,
+    Limiter, LimiterExt, Load, MaybeSend, MaybeSync, Operation, Refund, Reply, Settle, limiter_fn,
 };
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};

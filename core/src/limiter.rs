@@ -25,7 +25,9 @@ pub(crate) use capabilities::LOANS;
 pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
-pub use erased::{BoxFuture, ErasedLimiter};
+#[cfg(feature = "lending")]
+pub(crate) use erased::BoxFuture;
+pub use erased::ErasedLimiter;
 #[cfg(feature = "std")]
 pub use fallback::{Fallback, Health};
 pub use limiter_fn::limiter_fn;

@@ -9,9 +9,10 @@ use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
+use crate::client_ip::{Ipv6Prefix, Nat64Prefix};
 use crate::client_ip::{parse_address, specified};
 use crate::quoted_text::Quoted;
-use crate::{ClientIp, Error, Ipv6Prefix, MissingIp, Nat64Prefix};
+use crate::{ClientIp, Error, MissingIp};
 
 #[cfg(feature = "proxies")]
 use self::proxies::TrustedProxies;
@@ -93,9 +94,9 @@ impl FromStr for Platform {
 /// reads `X-Forwarded-For` only from trusted proxies: any client can send these fields.
 ///
 /// ```
-/// use tidegate_core::{ClientIpSource, Ipv6Prefix, Platform};
+/// use tidegate_core::{ClientIpSource, Platform};
 /// # fn main() -> Result<(), Box<dyn core::error::Error>> {
-/// let source = ClientIpSource::new(Platform::Cloudflare).ipv6_prefix(Ipv6Prefix::new(56)?);
+/// let source = ClientIpSource::new(Platform::Cloudflare).ipv6_prefix(56)?;
 /// let headers = [("X-Forwarded-For", "192.0.2.66"), ("CF-Connecting-IP", "2001:db8:1:2ff::5")];
 /// assert_eq!(source.find(headers, None)?.to_string(), "2001:db8:1:200::/56");
 /// # Ok(())
@@ -158,18 +159,38 @@ impl ClientIpSource {
     /// Sets the prefixes of NAT64 translators whose clients count by their IPv4 address. The well-known prefix
     /// `64:ff9b::/96` is always known, for public addresses. With a prefix set here, private addresses are accepted too.
     ///
-    /// Set only prefixes that your own translators route: the owner of any other prefix can choose the IPv4 address.
-    #[must_use]
-    pub fn nat64_prefixes(mut self, prefixes: impl IntoIterator<Item = Nat64Prefix>) -> Self {
-        self.nat64_prefixes = prefixes.into_iter().collect();
-        self
+    /// Set only prefixes that your own translators route: the owner of any other prefix can choose the IPv4 address. Each is a text:
+    /// an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, which the client's IPv4 address follows (RFC 6052).
+    ///
+    /// ```
+    /// use tidegate_core::{ClientIpSource, Platform};
+    /// # fn main() -> Result<(), Box<dyn core::error::Error>> {
+    /// let source = ClientIpSource::new(Platform::Cloudflare).nat64_prefixes(["2001:db8:64::/48"])?;
+    /// let headers = [("cf-connecting-ip", "2001:db8:64:c000:2:2100::")];
+    /// assert_eq!(source.find(headers, None)?.to_string(), "192.0.2.33");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a text that is not a prefix, for another length, for one with a bit after it, and for one
+    /// of 96 bits with one in the reserved octet (64 to 71).
+    pub fn nat64_prefixes<T: AsRef<str>>(mut self, prefixes: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        let parsed = prefixes.into_iter().map(|prefix| Nat64Prefix::parse(prefix.as_ref()));
+        self.nat64_prefixes = parsed.collect::<Result<_, _>>()?;
+        Ok(self)
     }
 
-    /// Sets the IPv6 prefix that identifies a client. The default is /64.
-    #[must_use]
-    pub const fn ipv6_prefix(mut self, prefix: Ipv6Prefix) -> Self {
-        self.ipv6_prefix = prefix;
-        self
+    /// Sets how many leading bits of an IPv6 address identify a client: 48 to 128. The default is 64.
+    ///
+    /// A subscriber usually gets a /64 and can send from any address in it. Some get a /56 or a /48. With 128 bits, each address
+    /// is a client of its own, and a subscriber evades its limit by using another address.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) below 48 or above 128.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, Error> {
+        self.ipv6_prefix = Ipv6Prefix::new(bits)?;
+        Ok(self)
     }
 
     /// Sets whether to read the address on [`Platform::Spin`] from `true-client-ip` alone. Off by default.

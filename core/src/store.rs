@@ -56,7 +56,7 @@ mod under_way;
 mod versioned;
 
 pub use atomic::{Applied, Atomic, AtomicLimiter};
-pub use best_effort::{BestEffort, BestEffortLimiter, LastWriterWins};
+pub use best_effort::{BestEffort, BestEffortLimiter};
 #[cfg(feature = "lending")]
 pub use lending::{LendingLimiter, lending_capabilities};
 pub use native::{Native, NativeLimiter};

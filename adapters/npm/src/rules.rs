@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use tidegate_core::gate::{Events, Gate, Hold, Rules};
 use tidegate_core::lending::Lease;
-use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Ipv6Prefix, Millis, Policy};
+use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Millis, Policy};
 use wasm_bindgen::prelude::*;
 
 pub use self::call::RulesCaller;
@@ -67,8 +67,8 @@ impl RulesGate {
         trust_true_client_ip: bool,
         settle_within: f64,
     ) -> Result<RulesGate, JsValue> {
-        let prefix = Ipv6Prefix::new(u8::try_from(ipv6_prefix).unwrap_or(u8::MAX)).map_err(thrown)?;
-        let source = ClientIpSource::new(platform.parse().map_err(thrown)?).ipv6_prefix(prefix);
+        let bits = u8::try_from(ipv6_prefix).unwrap_or(u8::MAX);
+        let source = ClientIpSource::new(platform.parse().map_err(thrown)?).ipv6_prefix(bits).map_err(thrown)?;
         let unknown = || Rc::new(Cell::new(Capabilities::EXACT));
         let settings = Settings {
             stores: stores.split('\0').map(|name| (name.into(), unknown())).collect(),

@@ -1,6 +1,6 @@
 //! The options of the reference that are not about counts.
 
-use tidegate_core::{BodyFormat, ClientIpSource, Error, Ipv6Prefix};
+use tidegate_core::{BodyFormat, ClientIpSource, Error};
 
 use crate::options::Options;
 
@@ -13,8 +13,8 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn open(options: &mut Options) -> Result<Self, Error> {
         let source = ClientIpSource::new(options.text().parse()?);
-        let prefix = Ipv6Prefix::new(u8::try_from(options.number()).unwrap_or(u8::MAX))?;
-        let source = source.ipv6_prefix(prefix).trust_true_client_ip(options.flag());
+        let bits = u8::try_from(options.number()).unwrap_or(u8::MAX);
+        let source = source.ipv6_prefix(bits)?.trust_true_client_ip(options.flag());
         let body_format = if options.flag() { BodyFormat::Problem } else { BodyFormat::Json };
         Ok(Self { source, body_format })
     }

@@ -29,7 +29,7 @@ impl<B: Bucket> SpinKv<B> {
     /// A limiter over this store.
     #[must_use]
     pub const fn limiter(self) -> SpinKvLimiter<B> {
-        BestEffortLimiter::best_effort(self)
+        BestEffortLimiter::new(self)
     }
 }
 

@@ -1,9 +1,7 @@
 //! IPv4 addresses that translators and tunnels embed in IPv6 addresses.
 
 use alloc::format;
-use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use core::str::FromStr;
 
 use crate::Error;
 use crate::quoted_text::Quoted;
@@ -35,19 +33,8 @@ pub(super) fn is_public(address: Ipv4Addr) -> bool {
 
 /// The prefix of an operator's own NAT64 translator (RFC 6052): an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, followed
 /// by the client's IPv4 address.
-///
-/// ```
-/// use tidegate_core::{ClientIpSource, Nat64Prefix, Platform};
-/// # fn main() -> Result<(), Box<dyn core::error::Error>> {
-/// let prefix: Nat64Prefix = "2001:db8:64::/48".parse()?;
-/// let source = ClientIpSource::new(Platform::Cloudflare).nat64_prefixes([prefix]);
-/// let headers = [("cf-connecting-ip", "2001:db8:64:c000:2:2100::")];
-/// assert_eq!(source.find(headers, None)?.to_string(), "192.0.2.33");
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Nat64Prefix {
+pub(crate) struct Nat64Prefix {
     network: Ipv6Addr,
     bits: u8,
 }
@@ -56,12 +43,14 @@ pub struct Nat64Prefix {
 const RESERVED_OCTET: usize = 8;
 
 impl Nat64Prefix {
-    /// The prefix of `bits` bits that `network` begins with.
-    ///
-    /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) if `bits` is not a length of RFC 6052, `network` has a bit after the prefix,
-    /// or a prefix of 96 bits has one in the reserved octet (64 to 71).
-    pub fn new(network: Ipv6Addr, bits: u8) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
+        let (network, bits): (Ipv6Addr, u8) = parts.ok_or_else(|| {
+            Error::invalid(format!(
+                "nat64_prefix: {} is not an IPv6 prefix; write it as 2001:db8:64::/96",
+                Quoted(text)
+            ))
+        })?;
         if !matches!(bits, 32 | 40 | 48 | 56 | 64 | 96) {
             return Err(Error::invalid(format!(
                 "nat64_prefix: a length of {bits} bits is not possible; write 32, 40, 48, 56, 64 or 96"
@@ -84,28 +73,5 @@ impl Nat64Prefix {
         let mut embedded = (usize::from(self.bits / 8)..16).filter(|&place| place != RESERVED_OCTET);
         let mut next = || embedded.next().map_or(0, |place| octets[place]);
         Some(Ipv4Addr::new(next(), next(), next(), next()))
-    }
-}
-
-impl FromStr for Nat64Prefix {
-    type Err = Error;
-
-    /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a text that is not such a prefix.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let parts = text.split_once('/').and_then(|(network, bits)| Some((network.parse().ok()?, bits.parse().ok()?)));
-        let (network, bits) = parts.ok_or_else(|| {
-            Error::invalid(format!(
-                "nat64_prefix: {} is not an IPv6 prefix; write it as 2001:db8:64::/96",
-                Quoted(text)
-            ))
-        })?;
-        Self::new(network, bits)
-    }
-}
-
-impl fmt::Display for Nat64Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.network, self.bits)
     }
 }

@@ -8,11 +8,11 @@ use crate::Error;
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
 #[cfg(not(target_arch = "wasm32"))]
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
 #[cfg(target_arch = "wasm32")]
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The object-safe form of [`Limiter`], for an application that selects its store at run time.
 ///

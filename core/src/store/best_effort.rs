@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use super::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use crate::limiter::{Capabilities, Ceiling, Drift, MaybeSend, MaybeSync};
+use crate::limiter::{Capabilities, Ceiling, Drift, Limiter, MaybeSend, MaybeSync, Operation, Reply};
 use crate::{Error, Millis};
 
 /// A store with get and put, in which the last writer wins. A limiter over it is approximate. Its drift is
@@ -75,7 +75,7 @@ impl Drift {
 ///
 /// # fn main() -> Result<(), Error> {
 /// # pollster::block_on(async {
-/// let limiter = BestEffortLimiter::best_effort(Shelf::default());
+/// let limiter = BestEffortLimiter::new(Shelf::default());
 /// let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60))?])?;
 /// let (key, now) = (Key::new("ip:192.0.2.1"), UnixMillis::new(0));
 /// assert!(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
@@ -84,23 +84,39 @@ impl Drift {
 /// # })
 /// # }
 /// ```
-pub type BestEffortLimiter<S> = VersionedLimiter<LastWriterWins<S>>;
+#[derive(Clone, Debug)]
+pub struct BestEffortLimiter<S>(VersionedLimiter<LastWriterWins<S>>);
 
 impl<S: BestEffort> BestEffortLimiter<S> {
-    /// A limiter over a store in which the last writer wins.
-    pub const fn best_effort(store: S) -> Self {
-        Self::new(LastWriterWins(store))
+    /// A limiter over `store`.
+    pub const fn new(store: S) -> Self {
+        Self(VersionedLimiter::new(LastWriterWins(store)))
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &S {
+        &self.0.store().0
     }
 }
 
-/// A [`BestEffort`] store as a [`Versioned`] one in which every swap succeeds.
+impl<S: BestEffort> Limiter for BestEffortLimiter<S> {
+    /// Without blocks: a request that is decided at the same time would end one.
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend {
+        self.0.apply(operation)
+    }
+}
+
+/// A store in which every swap succeeds.
 #[derive(Clone, Debug)]
-pub struct LastWriterWins<S>(S);
+struct LastWriterWins<S>(S);
 
 impl<S: BestEffort> Versioned for LastWriterWins<S> {
     type Version = ();
 
-    /// Without blocks: a request that is decided at the same time would end one.
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities().block(false)
     }

@@ -11,7 +11,8 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::limiter::Answer;
-use crate::{BoxFuture, Decision, Error};
+use crate::limiter::BoxFuture;
+use crate::{Decision, Error};
 
 /// A question under way. Whoever waits for its answer drives it, so it goes on without the check that has asked it.
 pub(super) struct UnderWay<'s> {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use tidegate_core::{ClientIp, ClientIpSource, ErrorKind, Ipv6Prefix, MissingIp, Nat64Prefix, Platform};
+use tidegate_core::{ClientIp, ClientIpSource, ErrorKind, MissingIp, Platform};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -166,7 +166,7 @@ fn different_notations_of_an_address_are_equal() {
         ("[fe80::1%25en0]:443", "fe80::/64"),
     ];
     for (text, expected) in cases {
-        let ip = ClientIp::parse(text, Ipv6Prefix::default()).expect(text);
+        let ip = ClientIp::parse(text).expect(text);
         assert_eq!(ip.to_string(), expected, "{text}");
     }
 }
@@ -212,10 +212,10 @@ fn values_that_are_not_an_address_are_rejected() {
         "[::]:443",
     ];
     for text in unreadable {
-        assert_eq!(ClientIp::parse(text, Ipv6Prefix::default()), Err(MissingIp::Unreadable), "{text}");
+        assert_eq!(ClientIp::parse(text), Err(MissingIp::Unreadable), "{text}");
     }
-    assert_eq!(ClientIp::parse("  ", Ipv6Prefix::default()), Err(MissingIp::Absent));
-    assert_eq!(ClientIp::parse("192.0.2.1,", Ipv6Prefix::default()), Err(MissingIp::Ambiguous));
+    assert_eq!(ClientIp::parse("  "), Err(MissingIp::Absent));
+    assert_eq!(ClientIp::parse("192.0.2.1,"), Err(MissingIp::Ambiguous));
 }
 
 #[test]
@@ -229,13 +229,15 @@ fn the_prefix_length_is_bounded() {
         (128, "2001:db8:1:ffff:ffff:ffff:ffff:ffff"),
     ];
     for (bits, expected) in cases {
-        let prefix = Ipv6Prefix::new(bits).expect("within bounds");
-        let ip = ClientIp::parse("2001:db8:1:ffff:ffff:ffff:ffff:ffff", prefix).expect("an address");
-        assert_eq!(ip.to_string(), expected);
-        assert_eq!(ClientIp::parse("192.0.2.1", prefix).expect("an address").to_string(), "192.0.2.1");
+        let source = ClientIpSource::new(Platform::Direct).ipv6_prefix(bits).expect("within bounds");
+        let found = |address: &str| find(&source, &[], address.parse().ok());
+        assert_eq!(found("2001:db8:1:ffff:ffff:ffff:ffff:ffff"), expected);
+        assert_eq!(found("192.0.2.1"), "192.0.2.1");
     }
     for bits in [0, 32, 47, 129, u8::MAX] {
-        assert_eq!(Ipv6Prefix::new(bits).expect_err("out of bounds").kind(), ErrorKind::Invalid);
+        let error = ClientIpSource::new(Platform::Direct).ipv6_prefix(bits).expect_err("out of bounds");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.to_string(), format!("ipv6_prefix: {bits} is out of range; write 48 to 128"));
     }
 }
 
@@ -272,7 +274,7 @@ fn embedded_ipv4_addresses_identify_the_client() {
         ("2001:1:4136:e378:8000:63bf:3fff:fdd2", "2001:1:4136:e378::/64"),
     ];
     for (text, expected) in cases {
-        let ip = ClientIp::parse(text, Ipv6Prefix::default()).expect(text);
+        let ip = ClientIp::parse(text).expect(text);
         assert_eq!(ip.to_string(), expected, "{text}");
         let peer: IpAddr = text.trim_start_matches('[').split(']').next().unwrap().parse().unwrap();
         assert_eq!(find(&ClientIpSource::new(Platform::Direct), &[], Some(peer)), expected, "{text}");
@@ -299,7 +301,7 @@ fn an_embedded_address_that_is_not_public_is_rejected() {
         let six_to_four = format!("2002:{a:02x}{b:02x}:{c:02x}{d:02x}::1");
         let teredo = format!("2001:0:c633:6401::{:02x}{:02x}:{:02x}{:02x}", !a, !b, !c, !d);
         for text in [nat64, six_to_four, teredo] {
-            assert_eq!(ClientIp::parse(&text, Ipv6Prefix::default()), Err(MissingIp::Unreadable), "{text}");
+            assert_eq!(ClientIp::parse(&text), Err(MissingIp::Unreadable), "{text}");
         }
     }
 }
@@ -316,17 +318,14 @@ fn operator_prefixes_of_every_length_are_translated() {
         ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
     ];
     for (prefix, address) in cases {
-        let prefix: Nat64Prefix = prefix.parse().unwrap();
-        let source = ClientIpSource::new(Platform::Direct).nat64_prefixes([prefix]);
+        let source = ClientIpSource::new(Platform::Direct).nat64_prefixes([prefix]).unwrap();
         let found = |address: &str| find(&source, &[], Some(address.parse().unwrap()));
         assert_eq!(found(address), "192.0.2.33", "{prefix}");
         assert_eq!(found("2001:db9::1"), "2001:db9::/64", "{prefix}");
-        assert_eq!(prefix.to_string().parse::<Nat64Prefix>().unwrap(), prefix);
     }
     // An operator's prefix may translate private addresses.
-    let local: Nat64Prefix = "64:ff9b:1::/96".parse().unwrap();
-    let well_known: Nat64Prefix = "64:ff9b::/96".parse().unwrap();
-    let source = ClientIpSource::new(Platform::Direct).nat64_prefixes([local, well_known]);
+    let (local, well_known) = ("64:ff9b:1::/96", "64:ff9b::/96");
+    let source = ClientIpSource::new(Platform::Direct).nat64_prefixes([local, well_known]).unwrap();
     for (address, expected) in [
         ("64:ff9b:1::10.1.2.3", "10.1.2.3"),
         ("64:ff9b::10.1.2.3", "10.1.2.3"),
@@ -339,7 +338,9 @@ fn operator_prefixes_of_every_length_are_translated() {
     for text in
         ["", "2001:db8::", "2001:db8::/33", "2001:db8::/128", "2001:db8::1/96", "2001:db8:0:0:100::/96", "10.0.0.0/96"]
     {
-        assert_eq!(text.parse::<Nat64Prefix>().unwrap_err().kind(), ErrorKind::Invalid, "{text}");
+        let error = ClientIpSource::new(Platform::Direct).nat64_prefixes([text]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+        assert!(error.to_string().starts_with("nat64_prefix: "), "{error}");
     }
 }
 
@@ -439,15 +440,18 @@ mod behind_proxies {
 proptest! {
     #[test]
     fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..60), text in "[0-9a-f:.\\[\\]%, ]{0,48}") {
-        let _ = ClientIp::parse(value, Ipv6Prefix::default());
-        let _ = ClientIp::parse(text, Ipv6Prefix::default());
+        let _ = ClientIp::parse(value);
+        let _ = ClientIp::parse(text);
     }
 
     #[test]
     fn every_address_parses_from_every_notation(address in any::<IpAddr>(), port in any::<u16>(), zone in "[a-z0-9._-]{1,8}") {
-        let whole = Ipv6Prefix::new(128).unwrap();
+        let whole = |platform| ClientIpSource::new(platform).ipv6_prefix(128).unwrap();
+        let (read, direct) = (whole(Platform::Netlify), whole(Platform::Direct));
         prop_assume!(!address.to_canonical().is_unspecified());
-        prop_assume!(ClientIp::new(address, whole).address() == address.to_canonical(), "it embeds another address");
+        let client = direct.find([("", "")], Some(address));
+        let is_plain = client.is_ok_and(|client| client.address() == address.to_canonical());
+        prop_assume!(is_plain, "it embeds another address");
         let notations = match address {
             IpAddr::V4(v4) => vec![
                 format!("{v4}"),
@@ -465,9 +469,9 @@ proptest! {
             ],
         };
         for text in notations {
-            let ip = ClientIp::parse(format!(" {text}\t"), whole);
+            let ip = read.find([("x-nf-client-connection-ip", format!(" {text}\t"))], None);
             prop_assert_eq!(ip.map(|ip| ip.address()), Ok(address.to_canonical()), "{}", text);
-            prop_assert_eq!(ip, Ok(ClientIp::new(address, whole)), "{}", text);
+            prop_assert_eq!(ip, client, "{}", text);
         }
     }
 
@@ -476,8 +480,8 @@ proptest! {
         // Outside the ranges that embed IPv4 addresses.
         let one = one | 1 << 127;
         prop_assume!(flipped != 127);
-        let prefix = Ipv6Prefix::new(bits).expect("within bounds");
-        let fold = |address| ClientIp::new(Ipv6Addr::from_bits(address), prefix);
+        let source = ClientIpSource::new(Platform::Direct).ipv6_prefix(bits).expect("within bounds");
+        let fold = |address| source.find([("", "")], Some(Ipv6Addr::from_bits(address).into()));
         let within = flipped < 128 - u32::from(bits);
         prop_assert_eq!(fold(one) == fold(one ^ 1 << flipped), within);
     }

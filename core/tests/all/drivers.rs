@@ -74,7 +74,7 @@ fn versioned_decides_as_memory_does() {
 
 #[test]
 fn best_effort_decides_as_memory_does() {
-    decides_as_memory_does(&BestEffortLimiter::best_effort(Shelf::default()));
+    decides_as_memory_does(&BestEffortLimiter::new(Shelf::default()));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_versioned_block_is_as_memorys_and_is_kept_until_it_ends() {
     let invalid = block_on(limiter.block(Block::end(&without, &key, NOW))).unwrap_err();
     assert_eq!(invalid.kind(), ErrorKind::Invalid);
     // The last writer would win over a block.
-    let shelf = BestEffortLimiter::best_effort(Shelf::default());
+    let shelf = BestEffortLimiter::new(Shelf::default());
     let unsupported = block_on(shelf.block(Block::end(&policy, &key, NOW))).unwrap_err();
     assert_eq!((shelf.capabilities().block, unsupported.kind()), (false, ErrorKind::Unsupported));
 }
@@ -113,7 +113,7 @@ fn versioned_is_exact_under_concurrency() {
 
 #[test]
 fn best_effort_overadmits_under_concurrency() {
-    let (limiter, policy, key) = (BestEffortLimiter::best_effort(Shelf::default()), policy(), Key::new("k"));
+    let (limiter, policy, key) = (BestEffortLimiter::new(Shelf::default()), policy(), Key::new("k"));
     let answers = together((0..50).map(|_| limiter.check(Check::new(&policy, &key, NOW))));
     assert_eq!(answers.iter().filter(|answer| answer.as_ref().unwrap().is_allowed()).count(), 50);
 }

@@ -119,7 +119,7 @@ fn a_get_decide_put_counter_admits_the_whole_burst() {
     let check = Check::new(&policy, &key, now);
     let burst = |count: usize, plain: bool| {
         let edge = Edge::new(1, 1, Faults::default());
-        let (counter, limiter) = (BestEffortLimiter::best_effort(edge.kv.clone()), edge.limiter(0));
+        let (counter, limiter) = (BestEffortLimiter::new(edge.kv.clone()), edge.limiter(0));
         let answers: Vec<bool> = if plain {
             together((0..count).map(|_| counter.check(check))).into_iter().map(|it| it.unwrap().is_allowed()).collect()
         } else {
@@ -131,7 +131,7 @@ fn a_get_decide_put_counter_admits_the_whole_burst() {
     assert_eq!(burst(200, false), 10);
     // With Cloudflare's throttling, the second put within a second is an error.
     let edge = Edge::new(1, 1, Faults::DOCUMENTED);
-    let counter = BestEffortLimiter::best_effort(edge.kv.clone());
+    let counter = BestEffortLimiter::new(edge.kv.clone());
     assert!(block_on(counter.check(check)).is_ok());
     assert!(block_on(counter.check(check)).is_err());
 }

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{ClientIpSource, Error, ErrorKind, Identity, Ipv6Prefix, Key, KeySource};
+use tidegate_core::{ClientIpSource, Error, ErrorKind, Identity, Key};
 
 use crate::{Answer, Reply};
 
@@ -62,7 +62,7 @@ impl Arrival {
     pub(crate) fn identify(&self) -> Reply {
         match self.key() {
             Ok(key) => {
-                let identified = Identified { key: key.as_str().to_string(), source: key.source().into() };
+                let identified = Identified { key: key.as_str().to_string(), source: Source::of(&key) };
                 Reply::new(200, &Answer::Identity(identified))
             }
             Err(error) => Reply::new(400, &Answer::Error((&error).into())),
@@ -81,7 +81,7 @@ impl Arrival {
     pub(crate) fn source(&self) -> Result<(ClientIpSource, Option<IpAddr>), Error> {
         let mut source = ClientIpSource::new(self.platform.parse()?).trust_true_client_ip(self.trust_true_client_ip);
         if let Some(bits) = self.ipv6_prefix {
-            source = source.ipv6_prefix(Ipv6Prefix::new(bits)?);
+            source = source.ipv6_prefix(bits)?;
         }
         let peer = self.peer.as_deref().map(str::parse::<IpAddr>).transpose().map_err(|_| {
             let message = "peer: not an address; write an IPv4 or IPv6 address without a port";
@@ -91,13 +91,14 @@ impl Arrival {
     }
 }
 
-impl From<KeySource> for Source {
-    fn from(source: KeySource) -> Self {
-        match source {
-            KeySource::Subject => Self::Subject,
-            KeySource::ApiKey => Self::ApiKey,
-            KeySource::ClientIp => Self::ClientIp,
-            KeySource::MissingIp => Self::Missing,
+impl Source {
+    /// That of a key, by the start of its text.
+    fn of(key: &Key) -> Self {
+        match key.as_str().split_once(':') {
+            _ if *key == Key::missing_ip() => Self::Missing,
+            Some(("sub", _)) => Self::Subject,
+            Some(("key", _)) => Self::ApiKey,
+            Some(("ip", _)) => Self::ClientIp,
             _ => Self::Other,
         }
     }

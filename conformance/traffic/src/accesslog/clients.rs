@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use foldhash::fast::{FixedState, RandomState};
 use serde::{Serialize, Serializer};
-use tidegate_core::{ClientIp, Ipv6Prefix, Key};
+use tidegate_core::{ClientIp, Key};
 
 /// The most clients that are counted one by one.
 pub const MAX_CLIENTS: usize = 1_000_000;
@@ -38,7 +38,7 @@ impl Client {
     }
 
     fn ip(self) -> Option<ClientIp> {
-        (self.0 != NONE).then(|| ClientIp::new(Ipv6Addr::from_bits(self.0), Ipv6Prefix::default()))
+        (self.0 != NONE).then(|| ClientIp::new(Ipv6Addr::from_bits(self.0)))
     }
 
     /// Its key.
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     fn client(n: u32) -> Client {
-        Client::new(Some(ClientIp::new(IpAddr::V4(n.into()), Ipv6Prefix::default())))
+        Client::new(Some(ClientIp::new(IpAddr::V4(n.into()))))
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn clients_are_shown_as_their_keys_are() {
-        let of = |text: &str| Client::new(ClientIp::parse(text, Ipv6Prefix::default()).ok());
+        let of = |text: &str| Client::new(ClientIp::parse(text).ok());
         assert_eq!(of("192.0.2.1").to_string(), "192.0.2.1");
         assert_eq!(of("2001:db8:1:2:3::4").to_string(), "2001:db8:1:2::/64");
         assert_eq!(of("::1").to_string(), "::/64");
