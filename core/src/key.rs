@@ -137,12 +137,13 @@ impl Key {
     /// The key of all clients whose address is missing. They share one count.
     ///
     /// No address has this key, not even `0.0.0.0`. It is rare on a platform that is configured correctly, so an application
-    /// may use another policy for it, reject it, or raise an alarm. [`Key::source`] identifies it.
+    /// may use another policy for it, reject it, or raise an alarm.
     ///
     /// ```
-    /// use tidegate_core::{Key, KeySource};
+    /// use tidegate_core::{Identity, Key};
     /// assert_eq!(Key::missing_ip().as_str(), "ip:unknown");
-    /// assert_eq!(Key::missing_ip().source(), KeySource::MissingIp);
+    /// // No token, no API key, and no address from the platform.
+    /// assert_eq!(Identity::default().resolve(), Key::missing_ip());
     /// ```
     #[must_use]
     pub fn missing_ip() -> Self {
