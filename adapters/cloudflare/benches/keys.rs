@@ -17,10 +17,11 @@ use std::thread;
 use std::time::Instant;
 
 use pollster::block_on;
-use support::{Rig, START_MS};
+use support::Rig;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Placement};
-use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota};
 use tidegate_measured::{At, Measurement, Unit, shortened};
+use tidegate_testing::NOW;
 
 fn main() -> Result<()> {
     for keys in [1_000, 10_000, 100_000, 1_000_000] {
@@ -37,7 +38,7 @@ fn one_object(keys: u32) -> Result<()> {
     let limiter = DurableObjects::with_config(&rig, shard).limiter();
     let step = |number: u64| {
         let key = Key::new(format!("user:{number}"));
-        block_on(limiter.check(Check::new(&policy, &key, UnixMillis::new(START_MS)))).unwrap();
+        block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
     };
     let round = |key: &mut dyn FnMut(u64) -> u64| {
         let steps = shortened(10_000_u32);

@@ -8,11 +8,8 @@ use pollster::block_on;
 use tidegate_cloudflare::rate_limit::{Binding, RateLimit, RateLimitLimiter};
 use tidegate_core::{
     Accuracy, Check, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Policy, Quota, Refund, Status,
-    UnixMillis,
 };
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-const MINUTE: Millis = Millis::from_secs(60);
+use tidegate_testing::{MINUTE, NOW, key, per_minute};
 
 /// The counts of one location, in a window that never ends.
 #[derive(Default)]
@@ -42,13 +39,9 @@ fn limiter(location: &Location) -> RateLimitLimiter<&Location> {
     RateLimit::new(location, location.limit, MINUTE).unwrap().limiter()
 }
 
-fn policy(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
-}
-
 #[test]
 fn a_decision_contains_only_what_the_platform_reports() {
-    let (location, policy, key) = (location(2), policy(2), Key::new("ip:192.0.2.1"));
+    let (location, policy, key) = (location(2), per_minute(2), key());
     let limiter = limiter(&location);
     let decisions: Vec<_> = (0..3).map(|_| block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap()).collect();
     assert_eq!(
@@ -66,7 +59,7 @@ fn a_decision_contains_only_what_the_platform_reports() {
 
 #[test]
 fn locations_together_admit_at_most_the_declared_ceiling() {
-    let (locations, policy, key) = ([location(5), location(5), location(5)], policy(5), Key::new("k"));
+    let (locations, policy, key) = ([location(5), location(5), location(5)], per_minute(5), Key::new("k"));
     let mut admitted = 0;
     for location in &locations {
         let limiter = limiter(location);
@@ -125,7 +118,7 @@ fn a_different_policy_is_unsupported_and_not_counted() {
 #[test]
 fn a_failing_binding_is_an_error_and_not_a_denial() {
     let location = Location { down: true, ..location(5) };
-    let (policy, key) = (policy(5), Key::new("k"));
+    let (policy, key) = (per_minute(5), Key::new("k"));
     let error = block_on(limiter(&location).check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

@@ -8,13 +8,11 @@ use std::time::Duration;
 use pollster::block_on;
 use tidegate_core::{
     Accuracy, Check, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Policy, Quota, Refund, Status,
-    UnixMillis,
 };
 use tidegate_fastly::erl::{Erl, ErlLimiter, Rates, Window};
+use tidegate_testing::{MINUTE, NOW, key};
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const TEN_SECONDS: Millis = Millis::from_secs(10);
-const MINUTE: Millis = Millis::from_secs(60);
 
 /// One PoP: a rate counter and a penalty box, with a clock that the test advances.
 ///
@@ -65,7 +63,7 @@ fn policy() -> Policy {
 }
 
 fn admitted(pop: &Pop, offered: u64) -> u64 {
-    let (limiter, policy, key) = (limiter(pop), policy(), Key::new("ip:192.0.2.1"));
+    let (limiter, policy, key) = (limiter(pop), policy(), key());
     let allowed = |_: &u64| block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().is_allowed();
     (0..offered).filter(allowed).count() as u64
 }
@@ -116,7 +114,7 @@ fn each_pop_admits_the_limit_up_to_the_declared_ceiling() {
 
 #[test]
 fn a_decision_has_only_what_the_platform_reports() {
-    let (pop, policy, key) = (Pop::default(), policy(), Key::new("ip:192.0.2.1"));
+    let (pop, policy, key) = (Pop::default(), policy(), key());
     let limiter = limiter(&pop);
     let decisions: Vec<_> =
         (0..101).map(|_| block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap()).collect();

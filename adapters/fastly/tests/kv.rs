@@ -14,9 +14,7 @@ use tidegate_core::{
     UnixMillis,
 };
 use tidegate_fastly::kv::{DRIFT, Inserted, KeyValue, Kv, KvLimiter, Only};
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-const MINUTE: Millis = Millis::from_secs(60);
+use tidegate_testing::{MINUTE, NOW, key, per_minute, policy};
 
 /// A PoP's view of the store: a value and a generation under each key.
 #[derive(Default)]
@@ -73,10 +71,6 @@ impl KeyValue for &Pop {
 
 fn limiter(pop: &Pop) -> KvLimiter<&Pop> {
     Kv::new(pop).limiter()
-}
-
-fn minute(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
 }
 
 fn check(limiter: &impl Limiter, policy: &Policy, key: &Key) -> Result<Decision, Error> {
@@ -137,7 +131,7 @@ fn sequential_requests_match_the_reference() {
 #[test]
 fn a_pop_admits_exactly_the_limit_concurrently() {
     for policy in policies().into_iter().take(6) {
-        let (pop, key) = (Pop::default(), Key::new("ip:192.0.2.1"));
+        let (pop, key) = (Pop::default(), key());
         let limiter = limiter(&pop).attempts(10_000);
         let admitted: usize = std::thread::scope(|scope| {
             let client = || (0..50).filter(|_| check(&limiter, &policy, &key).unwrap().is_allowed()).count();
@@ -150,7 +144,7 @@ fn a_pop_admits_exactly_the_limit_concurrently() {
 
 #[test]
 fn an_admission_reads_and_writes_once_and_a_denial_writes_nothing() {
-    let (pop, policy, key) = (Pop::default(), minute(1), Key::new("k"));
+    let (pop, policy, key) = (Pop::default(), per_minute(1), Key::new("k"));
     let limiter = limiter(&pop);
     assert!(check(&limiter, &policy, &key).unwrap().is_allowed());
     assert_eq!((pop.reads.load(SeqCst), pop.inserts.load(SeqCst)), (1, 1));
@@ -161,7 +155,7 @@ fn an_admission_reads_and_writes_once_and_a_denial_writes_nothing() {
 #[test]
 fn a_conflicting_write_is_retried_on_the_new_value() {
     for first in [true, false] {
-        let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
+        let (pop, policy, key) = (Pop::default(), per_minute(9), Key::new("k"));
         let limiter = limiter(&pop);
         if !first {
             check(&limiter, &policy, &key).unwrap();
@@ -176,7 +170,7 @@ fn a_conflicting_write_is_retried_on_the_new_value() {
 
 #[test]
 fn a_refused_write_is_retried_and_never_admitted_unwritten() {
-    let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
+    let (pop, policy, key) = (Pop::default(), per_minute(9), Key::new("k"));
     pop.refuse.store(3, SeqCst);
     let limiter = limiter(&pop);
     assert_eq!(check(&limiter, &policy, &key).unwrap().binding().remaining(), Some(8));
@@ -194,7 +188,7 @@ fn a_refused_write_is_retried_and_never_admitted_unwritten() {
 
 #[test]
 fn a_stale_read_is_an_error_and_not_an_admission() {
-    let (mut pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
+    let (mut pop, policy, key) = (Pop::default(), per_minute(9), Key::new("k"));
     check(&limiter(&pop), &policy, &key).unwrap();
     let first = pop.values.lock().unwrap().clone();
     for behind in [HashMap::new(), first] {
@@ -209,7 +203,7 @@ fn a_stale_read_is_an_error_and_not_an_admission() {
 
 #[test]
 fn isolated_pops_reach_the_ceiling_and_do_not_exceed_it() {
-    let (pops, policy, key) = ([Pop::default(), Pop::default(), Pop::default()], minute(5), Key::new("k"));
+    let (pops, policy, key) = ([Pop::default(), Pop::default(), Pop::default()], per_minute(5), Key::new("k"));
     let mut admitted = 0;
     for pop in &pops {
         let limiter = limiter(pop);
@@ -222,7 +216,7 @@ fn isolated_pops_reach_the_ceiling_and_do_not_exceed_it() {
 fn the_ttl_covers_the_window_and_requests_under_way_in_whole_seconds() {
     let ttl = |kv: fn(&Pop) -> Kv<&Pop>, window: Millis| {
         let (pop, key) = (Pop::default(), Key::new("k"));
-        let policy = Policy::new("api", [Quota::fixed_window(9, window).unwrap()]).unwrap();
+        let policy = policy(Quota::fixed_window(9, window));
         check(&kv(&pop).limiter(), &policy, &key).unwrap();
         pop.ttl.into_inner().unwrap().as_secs()
     };
@@ -235,7 +229,7 @@ fn the_ttl_covers_the_window_and_requests_under_way_in_whole_seconds() {
 
 #[test]
 fn a_foreign_value_is_an_error_for_its_key_until_reset() {
-    let (pop, policy) = (Pop::default(), minute(9));
+    let (pop, policy) = (Pop::default(), per_minute(9));
     let (bad, good) = (Key::new("bad"), Key::new("good"));
     let limiter = limiter(&pop);
     for value in [&b""[..], b"12345678", &[0xff; 400]] {
@@ -250,7 +244,7 @@ fn a_foreign_value_is_an_error_for_its_key_until_reset() {
 
 #[test]
 fn an_idempotency_token_is_unsupported() {
-    let (pop, policy, key) = (Pop::default(), minute(9), Key::new("k"));
+    let (pop, policy, key) = (Pop::default(), per_minute(9), Key::new("k"));
     let check = Check::new(&policy, &key, NOW).idempotent("a", MINUTE);
     assert_eq!(block_on(limiter(&pop).check(check)).unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(pop.reads.load(SeqCst), 0);

@@ -6,9 +6,10 @@ mod support;
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use support::{Model, NOW, Next, Random, Tasks, fixed, take_turns};
+use support::{Model, Next, Random, Tasks, take_turns};
 use tidegate_core::{Ceiling, Check, Decision, Error, Key, LimiterExt, Load};
 use tidegate_spin::SpinKv;
+use tidegate_testing::{NOW, per_minute};
 
 fn ceiling(limit: u64, in_flight: u64) -> u64 {
     Ceiling::LastWriterWins.of(Load { limit, quota: limit, in_flight, locations: 1 })
@@ -60,7 +61,7 @@ fn the_ceiling_at_the_extremes() {
 /// The worst interleaving of two concurrent requests with a limit of two, step by step, through the limiter.
 #[test]
 fn two_concurrent_requests_can_admit_five_with_a_limit_of_two() {
-    let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
+    let (model, policy, key) = (Model::default(), per_minute(2), Key::new("k"));
     let limiter = SpinKv::new(&model).limiter();
     let check = || async { limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed() };
     let slow_then = |admitted: usize| {
@@ -86,7 +87,7 @@ proptest! {
     /// Each burst finishes before the next starts, so `limit x in_flight` is a bound, too.
     #[test]
     fn bursts_never_exceed_the_ceiling(seed: u64, many in 1..12usize, limit in 1..5u64, bursts in 1..12usize) {
-        let (model, policy, key) = (Model::default(), fixed(limit), Key::new("k"));
+        let (model, policy, key) = (Model::default(), per_minute(limit), Key::new("k"));
         let limiter = SpinKv::new(&model).limiter();
         let mut random = Random(seed);
         let mut admitted = 0;

@@ -5,10 +5,10 @@ mod support;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use support::{MINUTE, Model, NOW, Next, Random, Tasks, fixed, take_turns};
+use support::{Model, Next, Random, Tasks, take_turns};
 use tidegate_core::{Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Millis, Policy};
 use tidegate_spin::{SpinAtomics, SpinWindow};
-use tidegate_testing::in_every_order;
+use tidegate_testing::{MINUTE, NOW, in_every_order, per_minute};
 
 /// `many` concurrent requests for one key.
 fn burst<'a, L: Limiter>(
@@ -40,7 +40,7 @@ fn each(
 
 #[test]
 fn a_window_is_exact_on_a_store_with_decimal_counters() {
-    let (policy, key) = (fixed(12), Key::new("k"));
+    let (policy, key) = (per_minute(12), Key::new("k"));
     let model = Model { decimal: true, ..Model::default() };
     let limiter = SpinWindow::new(&model);
     let mut random = Random(7);
@@ -52,7 +52,7 @@ fn a_window_is_exact_on_a_store_with_decimal_counters() {
 
 #[test]
 fn compare_and_swap_rejects_a_store_with_decimal_counters() {
-    let (policy, key) = (fixed(12), Key::new("k"));
+    let (policy, key) = (per_minute(12), Key::new("k"));
     let model = Model { decimal: true, ..Model::default() };
     let limiter = SpinAtomics::new(&model).limiter();
     for request in 0..12 {
@@ -69,7 +69,7 @@ fn compare_and_swap_rejects_a_store_with_decimal_counters() {
 
 #[test]
 fn two_concurrent_first_requests_are_exact_in_every_interleaving() {
-    let (policy, key) = (fixed(1), Key::new("k"));
+    let (policy, key) = (per_minute(1), Key::new("k"));
     each(|run| {
         let orders = in_every_order(|choose| {
             let model = Model::default();
@@ -84,7 +84,7 @@ fn two_concurrent_first_requests_are_exact_in_every_interleaving() {
 
 #[test]
 fn fifty_first_requests_in_lockstep_are_exact() {
-    let (policy, key) = (fixed(10), Key::new("k"));
+    let (policy, key) = (per_minute(10), Key::new("k"));
     each(|run| {
         let model = Model::default();
         // Round robin: every request has read before any writes.
@@ -101,7 +101,7 @@ fn fifty_first_requests_in_lockstep_are_exact() {
 #[test]
 fn attempts_are_bounded_and_exhausting_them_is_contended() {
     let model = Model { always_lost: true, ..Model::default() };
-    let (policy, key) = (fixed(10), Key::new("k"));
+    let (policy, key) = (per_minute(10), Key::new("k"));
     let error = block_on(SpinAtomics::new(&model).limiter().check(Check::new(&policy, &key, NOW))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended);
     // The row exists, but another client always writes to it first.
@@ -116,7 +116,7 @@ fn attempts_are_bounded_and_exhausting_them_is_contended() {
 proptest! {
     #[test]
     fn any_interleaving_is_exact(seed: u64, many in 2..60usize, limit in 1..20u64) {
-        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (policy, key) = (per_minute(limit), Key::new("k"));
         each(|run| {
             let (model, mut random) = (Model::default(), Random(seed));
             let answers = run(&model, many, &policy, &key, &mut |among| Next::Goes(random.below(among)));
@@ -130,7 +130,7 @@ proptest! {
     /// locked.
     #[test]
     fn instances_that_end_midway_cost_at_most_one_request_each(seed: u64, many in 2..30usize, limit in 1..20u64) {
-        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (policy, key) = (per_minute(limit), Key::new("k"));
         let limit = usize::try_from(limit).unwrap();
         each(|run| {
             let (model, mut random) = (Model::default(), Random(seed));
@@ -153,7 +153,7 @@ proptest! {
 
     #[test]
     fn a_concurrent_reset_clears_the_count_and_breaks_nothing(seed: u64, many in 2..30usize, limit in 1..10u64) {
-        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (policy, key) = (per_minute(limit), Key::new("k"));
         let (model, mut random) = (Model::default(), Random(seed));
         let limiter = SpinAtomics::new(&model).limiter();
         let mut tasks: Tasks<'_, Result<bool, Error>> = Vec::new();
@@ -174,7 +174,7 @@ proptest! {
     /// Concurrent requests in two windows: neither window admits more than its limit.
     #[test]
     fn a_race_at_a_window_boundary_is_exact(seed: u64, before in 1..20usize, after in 1..20usize, limit in 1..10u64) {
-        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (policy, key) = (per_minute(limit), Key::new("k"));
         let (model, mut random) = (Model::default(), Random(seed));
         let limiter = SpinWindow::new(&model);
         let mut tasks: Tasks<'_, (bool, bool)> = Vec::new();
@@ -198,7 +198,7 @@ proptest! {
     /// A wrong clock counted some requests. Concurrent requests with a correct clock share what is left of the limit.
     #[test]
     fn a_race_to_move_a_window_back_is_exact(seed: u64, ahead in 0..12u64, many in 1..20usize, limit in 1..10u64) {
-        let (policy, key) = (fixed(limit), Key::new("k"));
+        let (policy, key) = (per_minute(limit), Key::new("k"));
         let (model, mut random) = (Model::default(), Random(seed));
         let limiter = SpinWindow::new(&model);
         let year = Millis::from_secs(365 * 86_400);

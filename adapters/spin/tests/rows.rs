@@ -5,18 +5,19 @@ mod support;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use support::{MINUTE, Model, NOW, fixed};
+use support::Model;
 use tidegate_core::{
     Check, ErrorKind, Key, Limiter, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund,
     UnixMillis,
 };
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
+use tidegate_testing::{MINUTE, NOW, at, bucket, key, per_minute, policy};
 
 /// One admitted and one denied request in each of a thousand windows, some of them with a gap between.
 async fn a_thousand_windows(limiter: impl Limiter, model: &Model, rows_max: usize) {
-    let (policy, key) = (fixed(1), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(1), key());
     for window in 0..1_000 {
-        let now = NOW + Millis::new(MINUTE.get() * (window + window / 7));
+        let now = at(MINUTE.get() * (window + window / 7));
         assert!(limiter.check(Check::new(&policy, &key, now)).await.unwrap().is_allowed());
         assert!(!limiter.check(Check::new(&policy, &key, now)).await.unwrap().is_allowed());
         assert!(model.keys().len() <= rows_max, "{:?}", model.keys());
@@ -35,7 +36,7 @@ fn the_number_of_rows_does_not_grow_over_time() {
 
 /// The reads and writes of a key's first request, its second, a denial, and the first request of the next window.
 async fn operations(limiter: impl Limiter, model: &Model) -> [(u32, u32); 4] {
-    let (policy, key) = (fixed(2), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(2), key());
     let mut taken = Vec::new();
     for now in [NOW, NOW, NOW, NOW + MINUTE] {
         limiter.check(Check::new(&policy, &key, now)).await.unwrap();
@@ -56,7 +57,7 @@ fn a_decision_takes_the_documented_operations_and_a_denial_writes_nothing() {
 
 #[test]
 fn a_reset_forgets_the_key() {
-    let (policy, key) = (fixed(1), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(1), key());
     let check = Check::new(&policy, &key, NOW);
     let model = Model::default();
     let limiter = SpinKv::new(&model).limiter();
@@ -79,7 +80,7 @@ fn a_reset_forgets_the_key() {
 
 #[test]
 fn different_keys_never_share_a_row() {
-    let (model, policy) = (Model::default(), fixed(2));
+    let (model, policy) = (Model::default(), per_minute(2));
     let limiter = SpinAtomics::new(&model).limiter();
     for key in ["k", "k!", "k!1", "k!w"] {
         let (key, windows) = (Key::new(key), SpinWindow::new(&model));
@@ -94,7 +95,7 @@ fn different_keys_never_share_a_row() {
 
 #[test]
 fn a_foreign_value_is_corrupt_and_never_poisons_the_store() {
-    let (policy, key) = (fixed(2), Key::new("k"));
+    let (policy, key) = (per_minute(2), Key::new("k"));
     let at = |suffix: &str| format!("{}{suffix}", key.storage_key(&policy));
     let start = NOW.get();
     let check = Check::new(&policy, &key, NOW);
@@ -132,7 +133,7 @@ fn a_foreign_value_is_corrupt_and_never_poisons_the_store() {
 
 #[test]
 fn a_window_started_by_a_wrong_clock_locks_a_key_for_at_most_a_minute() {
-    let (model, policy, key) = (Model::default(), fixed(3), Key::new("k"));
+    let (model, policy, key) = (Model::default(), per_minute(3), Key::new("k"));
     let limiter = SpinWindow::new(&model);
     let check = |now| block_on(limiter.check(Check::new(&policy, &key, now))).unwrap();
     let year = Millis::from_secs(365 * 86_400);
@@ -152,7 +153,7 @@ fn a_window_started_by_a_wrong_clock_locks_a_key_for_at_most_a_minute() {
 
 #[test]
 fn a_window_of_a_clock_that_may_be_right_is_not_moved_back() {
-    let (model, policy, key) = (Model::default(), fixed(3), Key::new("k"));
+    let (model, policy, key) = (Model::default(), per_minute(3), Key::new("k"));
     let limiter = SpinWindow::new(&model);
     for (now, operations) in [
         (NOW + MAX_CLOCK_SKEW, (2, 2)),
@@ -169,7 +170,7 @@ fn a_window_of_a_clock_that_may_be_right_is_not_moved_back() {
 fn windows_end_with_time() {
     // The last instant begins a window of this length.
     let window = Millis::new(15);
-    let (policy, key) = (Policy::new("api", [Quota::fixed_window(3, window).unwrap()]).unwrap(), Key::new("k"));
+    let (policy, key) = (policy(Quota::fixed_window(3, window)), Key::new("k"));
     let name = format!("{}!w", key.storage_key(&policy));
     let windows = |start: u64| [start, 0, start, 0, start, 0].map(u64::to_le_bytes).concat();
     let check = Check::new(&policy, &key, UnixMillis::MAX);
@@ -182,10 +183,10 @@ fn windows_end_with_time() {
 
 #[test]
 fn a_window_rejects_unsupported_checks() {
-    let (model, policy, key) = (Model::default(), fixed(2), Key::new("k"));
+    let (model, policy, key) = (Model::default(), per_minute(2), Key::new("k"));
     let limiter = SpinWindow::new(&model);
     let check = Check::new(&policy, &key, NOW);
-    let bucket = Policy::new("api", [Quota::token_bucket(2, 1, MINUTE).unwrap()]).unwrap();
+    let bucket = bucket(2);
     let both =
         Policy::new("api", [Quota::fixed_window(2, MINUTE).unwrap(), Quota::fixed_window(3, MINUTE + MINUTE).unwrap()]);
     let both = both.unwrap();
@@ -213,7 +214,7 @@ proptest! {
         for (at, what, limit) in arrivals {
             let at = at.max(u64::saturating_sub(latest, MAX_CLOCK_SKEW.get()));
             latest = latest.max(at);
-            let policy = fixed(limit);
+            let policy = per_minute(limit);
             let check = Check::new(&policy, &key, UnixMillis::new(NOW.get() + at));
             let (found, expected) = match what {
                 0 => (block_on(limiter.peek(check)), block_on(reference.peek(check))),

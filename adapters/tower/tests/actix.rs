@@ -6,16 +6,14 @@
 #[path = "../examples/actix.rs"]
 mod example;
 
-mod support;
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
-use support::failing;
 use tidegate_core::{ErrorKind, Limiter, MemoryLimiter, Platform};
+use tidegate_testing::failing;
 
 /// Serves the example until the test ends.
 fn serve(limiter: impl Limiter + 'static) -> SocketAddr {

@@ -10,9 +10,9 @@ mod support;
 
 use futures_util::future::join_all;
 use http::Response;
-use support::failing;
 use support::server::Server;
 use tidegate_core::{ErrorKind, MemoryLimiter, Platform};
+use tidegate_testing::{Log, failing};
 
 fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().unwrap())
@@ -82,7 +82,7 @@ async fn requests_pass_and_are_marked_while_the_store_is_down() {
 
 #[tokio::test]
 async fn without_the_peers_address_nobody_shares_a_limit_and_the_log_names_the_missing_call() {
-    let log = support::log::Log::default();
+    let log = Log::default();
     let _guard = log.record();
     let app = example::app(MemoryLimiter::new(), Platform::Direct).unwrap();
     let mut statuses = Vec::new();
@@ -91,7 +91,7 @@ async fn without_the_peers_address_nobody_shares_a_limit_and_the_log_names_the_m
         statuses.push(tower::ServiceExt::oneshot(app.clone(), request).await.unwrap().status().as_u16());
     }
     assert_eq!(statuses, [500, 500, 500]);
-    let lines = log.lines();
+    let lines = log.take_lines();
     assert!(!lines.is_empty(), "at most one a second");
     for line in &lines {
         assert!(

@@ -14,17 +14,17 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::future::join_all;
 use http::Response;
+use support::gate;
 use support::server::Server;
-use support::{failing, gate};
 use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota,
-    Reply, Status, UnixMillis, limiter_fn,
+    Capabilities, Check, Error, ErrorKind, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota, Reply,
+    Status, UnixMillis, limiter_fn,
 };
+use tidegate_testing::{NOW, at, failing, key};
 use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::sync::Barrier;
 
-const START: u64 = 1_800_000_000_000;
 const CLIENT: (&str, &str) = ("x-vercel-forwarded-for", "192.0.2.1");
 
 fn policy() -> Policy {
@@ -34,7 +34,7 @@ fn policy() -> Policy {
 /// A layer with a limit of 100, ten of which are replenished each second. It fails open.
 fn layer<L: Limiter + 'static>(limiter: &Arc<L>) -> RateLimitLayer {
     let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap();
-    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START))
+    RateLimitLayer::new(gate).unwrap().clock(|| NOW)
 }
 
 fn estimating<L: Limiter + 'static>(limiter: &Arc<L>, estimate: u64) -> RateLimitLayer {
@@ -44,14 +44,14 @@ fn estimating<L: Limiter + 'static>(limiter: &Arc<L>, estimate: u64) -> RateLimi
 /// The same for requests that are settled within a time.
 fn estimating_within<L: Limiter + 'static>(limiter: &Arc<L>, estimate: u64, span: Millis) -> RateLimitLayer {
     let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap().settle_within(span).unwrap();
-    let layer = RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START));
+    let layer = RateLimitLayer::new(gate).unwrap().clock(|| NOW);
     layer.estimate(move |_| estimate).unwrap()
 }
 
 /// What the client has left, or its status if it is denied.
-async fn left(limiter: &impl Limiter, now: u64) -> Result<u64, Status> {
-    let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
-    let decision = limiter.peek(Check::new(&policy, &key, UnixMillis::new(now)).cost(0)).await.unwrap();
+async fn left(limiter: &impl Limiter, now: UnixMillis) -> Result<u64, Status> {
+    let (policy, key) = (policy(), key());
+    let decision = limiter.peek(Check::new(&policy, &key, now).cost(0)).await.unwrap();
     if decision.is_allowed() { Ok(decision.binding().remaining().unwrap()) } else { Err(decision.status()) }
 }
 
@@ -68,7 +68,7 @@ async fn settle_45(Extension(charge): Extension<Charge>) -> &'static str {
 
 #[tokio::test]
 async fn a_request_that_costs_more_than_its_estimate_leaves_a_debt() {
-    static NOW: AtomicU64 = AtomicU64::new(START);
+    static CLOCK: AtomicU64 = AtomicU64::new(NOW.get());
     async fn chat(State(all_admitted): State<Arc<Barrier>>, Extension(charge): Extension<Charge>) -> String {
         all_admitted.wait().await;
         let settled = charge.settle(45).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_request_that_costs_more_than_its_estimate_leaves_a_debt() {
         format!("{} {}", settled.is_replay(), again.is_replay())
     }
     let limiter = Arc::new(MemoryLimiter::new());
-    let layer = estimating(&limiter, 30).clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
+    let layer = estimating(&limiter, 30).clock(|| UnixMillis::new(CLOCK.load(Ordering::Relaxed)));
     let barrier = Arc::new(Barrier::new(3));
     let server = Server::start(Router::new().route("/", get(chat)).layer(layer).with_state(barrier)).await;
 
@@ -89,15 +89,15 @@ async fn a_request_that_costs_more_than_its_estimate_leaves_a_debt() {
     }
 
     // 3 x 45 - 100 is a debt of 35, which takes 3,500 ms. Another 30 take 3,000 ms.
-    assert_eq!(left(&*limiter, START).await, Err(Status::Denied));
-    assert_eq!(left(&*limiter, START + 3_499).await, Err(Status::Denied));
-    assert_eq!(left(&*limiter, START + 3_500).await, Ok(0));
+    assert_eq!(left(&*limiter, NOW).await, Err(Status::Denied));
+    assert_eq!(left(&*limiter, at(3_499)).await, Err(Status::Denied));
+    assert_eq!(left(&*limiter, at(3_500)).await, Ok(0));
     let denied = server.get("/", &[CLIENT]).await;
     assert_eq!((denied.status().as_u16(), &denied.headers()["retry-after"]), (429, &"7".parse().unwrap()));
-    NOW.store(START + 6_499, Ordering::Relaxed);
+    CLOCK.store(at(6_499).get(), Ordering::Relaxed);
     assert_eq!(server.get("/", &[CLIENT]).await.status(), 429);
-    assert_eq!(left(&*limiter, START + 6_500).await, Ok(30));
-    NOW.store(START + 6_500, Ordering::Relaxed);
+    assert_eq!(left(&*limiter, at(6_500)).await, Ok(30));
+    CLOCK.store(at(6_500).get(), Ordering::Relaxed);
     // Another client has no debt.
     let other = [("x-vercel-forwarded-for", "192.0.2.2")];
     let (one, two, three) = tokio::join!(server.get("/", &[CLIENT]), server.get("/", &other), server.get("/", &other));
@@ -115,7 +115,7 @@ async fn a_request_that_costs_less_gets_the_rest_back() {
     for rest in ["88", "76", "64"] {
         assert_eq!(server.get("/", &[CLIENT]).await.body(), rest);
     }
-    assert_eq!(left(&*limiter, START).await, Ok(64));
+    assert_eq!(left(&*limiter, NOW).await, Ok(64));
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn an_estimate_that_is_never_settled_stays_charged() {
     let server = Server::start(app).await;
     let answers = [(); 3].map(|()| server.get("/", &[CLIENT]));
     assert_eq!(statuses(&join_all(answers).await), [200, 200, 429]);
-    assert_eq!(left(&*limiter, START).await, Ok(20));
+    assert_eq!(left(&*limiter, NOW).await, Ok(20));
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn the_estimate_may_depend_on_the_request() {
     let server = Server::start(app).await;
     for (path, rest) in [("/small", 90), ("/large", 30), ("/other", 29)] {
         server.get(path, &[CLIENT]).await;
-        assert_eq!(left(&*limiter, START).await, Ok(rest), "{path}");
+        assert_eq!(left(&*limiter, NOW).await, Ok(rest), "{path}");
     }
     assert_eq!(server.get("/large", &[CLIENT]).await.status(), 429);
 }
@@ -206,7 +206,7 @@ async fn an_estimate_of_zero_is_an_error_and_not_free() {
         assert_eq!(answer.status(), 503);
         assert_eq!(answer.body(), r#"{"error":"limiter_unavailable","kind":"invalid"}"#);
     }
-    assert_eq!((SERVED.load(Ordering::Relaxed), left(&*limiter, START).await), (0, Ok(100)));
+    assert_eq!((SERVED.load(Ordering::Relaxed), left(&*limiter, NOW).await), (0, Ok(100)));
 }
 
 #[tokio::test]
@@ -227,19 +227,19 @@ async fn a_charge_whose_answer_was_lost_is_settled_too() {
     let server = Server::start(Router::new().route("/", get(settle_45)).layer(estimating(&recording, 30))).await;
     let answer = server.get("/", &[CLIENT]).await;
     assert_eq!((answer.status().as_u16(), answer.body().as_str()), (200, "hello"));
-    assert_eq!(left(&*recording, START).await, Ok(55));
+    assert_eq!(left(&*recording, NOW).await, Ok(55));
 }
 
 #[tokio::test]
 async fn a_settlement_after_its_time_is_an_error() {
-    static NOW: AtomicU64 = AtomicU64::new(START);
+    static CLOCK: AtomicU64 = AtomicU64::new(NOW.get());
     async fn chat(State(took): State<u64>, Extension(charge): Extension<Charge>) -> String {
-        NOW.fetch_add(took, Ordering::Relaxed);
+        CLOCK.fetch_add(took, Ordering::Relaxed);
         charge.settle(45).await.map_or_else(|error| error.kind().to_string(), |_| "settled".to_string())
     }
     for (took, said) in [(59_999, "settled"), (60_000, "unknown_charge")] {
         let layer = estimating_within(&Arc::new(MemoryLimiter::new()), 30, Millis::from_secs(60));
-        let layer = layer.clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
+        let layer = layer.clock(|| UnixMillis::new(CLOCK.load(Ordering::Relaxed)));
         let server = Server::start(Router::new().route("/", get(chat)).layer(layer).with_state(took)).await;
         assert_eq!(server.get("/", &[CLIENT]).await.body(), said, "after {took} ms");
     }

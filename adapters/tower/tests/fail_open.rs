@@ -2,23 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Mutex;
 
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
 use proptest::prelude::*;
-use support::log::Log;
-use support::{SECRET, failing};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
-use tidegate_core::store::{Swap, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{
-    Capabilities, ClientIpSource, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota,
-    UnixMillis,
-};
+use tidegate_core::store::VersionedLimiter;
+use tidegate_core::{ClientIpSource, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tidegate_testing::{ADVICE, Log, NOW, SECRET, Table, failing};
 use tidegate_tower::{Charge, RateLimitLayer, ResponseBody, Verdict};
 use tower::ServiceExt as _;
 use tower::util::service_fn;
@@ -35,56 +27,12 @@ fn open(limiter: impl Limiter + 'static, limit: u64, platform: Platform) -> Rate
     let rules = Rules::all(policy(limit), OnFailure::Open);
     let gate = Gate::new(rules, limiter, ClientIpSource::new(platform)).unwrap();
     let layer = RateLimitLayer::with_peer(gate, |extensions| Some(extensions.get().copied().unwrap_or(PEER)));
-    layer.clock(|| UnixMillis::new(1_800_000_000_000))
+    layer.clock(|| NOW)
 }
 
 async fn ask(layer: &RateLimitLayer, request: Request<String>) -> Response<String> {
     let service = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("hello".to_string())) });
     layer.layer(service).oneshot(request).await.unwrap().map(ResponseBody::into_inner)
-}
-
-/// A compare-and-swap store in this process. Each operation lets the other requests run first, as a network would.
-#[derive(Debug, Default)]
-struct Table(Mutex<HashMap<String, (Vec<u8>, u64)>>);
-
-impl Versioned for Table {
-    type Version = u64;
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.idempotency(false).round_trips(2)
-    }
-
-    async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
-        tokio::task::yield_now().await;
-        let rows = self.0.lock().unwrap();
-        Ok(rows.get(key).map(|(bytes, version)| VersionedValue { bytes: bytes.clone(), version: *version }))
-    }
-
-    async fn create(&self, key: &str, bytes: &[u8], _: Millis) -> Result<Swap, Error> {
-        tokio::task::yield_now().await;
-        let mut rows = self.0.lock().unwrap();
-        if rows.contains_key(key) {
-            return Ok(Swap::Conflict);
-        }
-        rows.insert(key.into(), (bytes.into(), 1));
-        Ok(Swap::Done)
-    }
-
-    async fn update(&self, key: &str, bytes: &[u8], version: u64, _: Millis) -> Result<Swap, Error> {
-        tokio::task::yield_now().await;
-        match self.0.lock().unwrap().get_mut(key) {
-            Some(row) if row.1 == version => {
-                *row = (bytes.into(), version + 1);
-                Ok(Swap::Done)
-            }
-            _ => Ok(Swap::Conflict),
-        }
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), Error> {
-        self.0.lock().unwrap().remove(key);
-        Ok(())
-    }
 }
 
 #[tokio::test]
@@ -158,10 +106,10 @@ async fn every_failure_is_logged_without_secrets() {
         } else {
             format!("WARN message=rate limiter failed rule=api error=\"{kind}\" suppressed=0")
         };
-        assert_eq!(log.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
+        assert_eq!(log.take_lines(), [format!("{expected} advice=\"{ADVICE}\"")]);
     }
     ask(&open(MemoryLimiter::new(), 1, Platform::Direct), Request::new(String::new())).await;
-    assert!(log.0.lock().unwrap().is_empty(), "a decision is not an error");
+    assert!(log.take_lines().is_empty(), "a decision is not an error");
 }
 
 #[tokio::test]
@@ -179,11 +127,10 @@ async fn a_settlement_that_fails_is_logged_without_secrets_and_fails_no_response
     request.extensions_mut().insert(Key::new("sub:alice"));
     let response = layer.layer(service).oneshot(request).await.unwrap();
     assert_eq!((response.status().as_u16(), response.into_body().into_inner().as_str()), (200, "timeout"));
-    let expected = [
-        "WARN message=the store does not answer store=default error=\"timeout\"",
-        "WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"unsettled\" suppressed=0",
-    ];
-    assert_eq!(*log.0.lock().unwrap(), expected);
+    let down = format!("WARN message=the store does not answer store=default error=\"timeout\" advice=\"{ADVICE}\"");
+    let unsettled =
+        "WARN message=rate limiter failed policy=\"api\" kind=\"timeout\" outcome=\"unsettled\" suppressed=0";
+    assert_eq!(log.take_lines(), [&down, unsettled]);
 }
 
 proptest! {

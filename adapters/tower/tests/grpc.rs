@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
-use support::failing;
 use tidegate_core::gate::{Claims, Gate, InvalidToken, OnFailure, Rules, TokenRules, VerifyToken};
 use tidegate_core::{ClientIpSource, ErrorKind, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
+use tidegate_testing::failing;
 use tidegate_tower::RateLimitLayer;
 use tokio::net::TcpListener;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};

@@ -12,27 +12,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use support::{failing, gate};
+use support::gate;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
-    BodyFormat, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis,
+    BodyFormat, Capabilities, ClientIpSource, ErrorKind, Key, MemoryLimiter, Millis, Platform, Quota, UnixMillis,
 };
+use tidegate_testing::{Declaring, NOW, bucket, failing, per_minute, policy};
 use tidegate_tower::{ApiKey, RateLimit, RateLimitLayer, ResponseBody, Subject, Tier, Verdict};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
 
-fn policy(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
-}
-
 fn of(gate: Gate<'static>) -> RateLimitLayer {
-    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(1_800_000_000_000))
+    RateLimitLayer::new(gate).unwrap().clock(|| NOW)
 }
 
 fn layer(limit: u64) -> RateLimitLayer {
-    of(gate(MemoryLimiter::new(), policy(limit), OnFailure::Closed).unwrap())
+    of(gate(MemoryLimiter::new(), per_minute(limit), OnFailure::Closed).unwrap())
 }
 
 /// A request from one address, with the extensions that earlier layers inserted.
@@ -84,8 +81,8 @@ async fn the_most_trusted_identity_selects_the_key() {
 
 #[tokio::test]
 async fn responses_carry_the_fields_and_the_verdict() {
-    let gate = gate(MemoryLimiter::new(), policy(1), OnFailure::Closed).unwrap();
-    gate.reload(Rules::all(policy(1), OnFailure::Closed).body_format(BodyFormat::Problem)).unwrap();
+    let gate = gate(MemoryLimiter::new(), per_minute(1), OnFailure::Closed).unwrap();
+    gate.reload(Rules::all(per_minute(1), OnFailure::Closed).body_format(BodyFormat::Problem)).unwrap();
     let layer = of(gate);
     let allowed = ask(&layer, request(|_| {})).await;
     // The service found the verdict, and the layer replaced its field.
@@ -132,8 +129,7 @@ async fn a_body_tells_its_size_and_its_end() {
 
 #[tokio::test]
 async fn the_fail_mode_decides_on_a_store_failure() {
-    let bucket = || Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(60)).unwrap()]).unwrap();
-    let gated = |on_failure| gate(failing(ErrorKind::Unavailable), bucket(), on_failure).unwrap();
+    let gated = |on_failure| gate(failing(ErrorKind::Unavailable), bucket(1), on_failure).unwrap();
     let open = of(gated(OnFailure::Open));
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
@@ -148,13 +144,14 @@ async fn the_fail_mode_decides_on_a_store_failure() {
     assert!(response.extensions().get::<Verdict>().unwrap().error().is_some());
 
     // A policy that the limiter cannot apply fails when the gate is built.
-    let error = gate(failing(ErrorKind::Unavailable), policy(1), OnFailure::Open).map(drop).unwrap_err();
+    let buckets = Declaring(Capabilities::EXACT.algorithms(&["token_bucket"]), MemoryLimiter::new());
+    let error = gate(buckets, per_minute(1), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_delays_the_requests_it_admits() {
-    let policy = Policy::new("api", [Quota::leaky_bucket(4, 1, Millis::new(100)).unwrap()]).unwrap();
+    let policy = policy(Quota::leaky_bucket(4, 1, Millis::new(100)));
     let layer = of(gate(MemoryLimiter::new(), policy, OnFailure::Closed).unwrap());
     let began = Instant::now();
     let took = || async {
@@ -205,7 +202,7 @@ async fn the_instance_that_was_ready_is_called() {
 #[test]
 fn a_source_without_its_peer_address_is_rejected_at_construction() {
     for platform in Platform::ALL {
-        let rules = Rules::all(policy(1), OnFailure::Closed);
+        let rules = Rules::all(per_minute(1), OnFailure::Closed);
         let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(platform)).unwrap();
         let built = RateLimitLayer::new(gate);
         let reads_peer = matches!(platform, Platform::Direct | Platform::Fastly);
@@ -220,7 +217,7 @@ fn a_source_without_its_peer_address_is_rejected_at_construction() {
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_forwarded_address_is_the_key() {
     let source = ClientIpSource::behind_proxies(["10.0.0.0/8"]).unwrap();
-    let gate = Gate::new(Rules::all(policy(1), OnFailure::Closed), MemoryLimiter::new(), source).unwrap();
+    let gate = Gate::new(Rules::all(per_minute(1), OnFailure::Closed), MemoryLimiter::new(), source).unwrap();
     let layer = RateLimitLayer::with_peer(gate, |extensions| extensions.get::<IpAddr>().copied());
     let forwarded = |peer: [u8; 4], list: &'static str| {
         let mut request = request(|known| {
@@ -297,11 +294,11 @@ async fn exempt_requests_are_not_limited_and_every_other_verdict_is_told() {
 
 #[tokio::test]
 async fn reloaded_rules_keep_the_counts() {
-    let gate = Arc::new(gate(MemoryLimiter::new(), policy(1), OnFailure::Closed).unwrap());
-    let layer = RateLimitLayer::new(Arc::clone(&gate)).unwrap().clock(|| UnixMillis::new(1_800_000_000_000));
+    let gate = Arc::new(gate(MemoryLimiter::new(), per_minute(1), OnFailure::Closed).unwrap());
+    let layer = RateLimitLayer::new(Arc::clone(&gate)).unwrap().clock(|| NOW);
     assert_eq!(ask(&layer, request(|_| {})).await.status(), 200);
     assert_eq!(ask(&layer, request(|_| {})).await.status(), 429);
-    gate.reload(Rules::all(policy(2), OnFailure::Closed)).unwrap();
+    gate.reload(Rules::all(per_minute(2), OnFailure::Closed)).unwrap();
     assert_eq!(ask(&layer, request(|_| {})).await.status(), 200);
     assert_eq!(ask(&layer, request(|_| {})).await.status(), 429);
 }
@@ -345,7 +342,7 @@ async fn rules_match_the_path_that_arrived_in_a_nested_router() {
 async fn a_request_counts_at_the_time_when_its_key_is_known() {
     let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
     let (read, moved) = (Arc::clone(&clock), Arc::clone(&clock));
-    let layer = RateLimitLayer::new(gate(MemoryLimiter::new(), policy(9), OnFailure::Closed).unwrap())
+    let layer = RateLimitLayer::new(gate(MemoryLimiter::new(), per_minute(9), OnFailure::Closed).unwrap())
         .unwrap()
         .clock(move || UnixMillis::new(read.load(Ordering::SeqCst)))
         // To find out what a request costs takes long.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::{Next, from_fn};
 use axum::routing::get;
-use redis_server::{MIN_TTL, NOW};
+use redis_server::MIN_TTL;
 use support::server::Server;
 use tidegate_core::gate::{Gate, Rules};
 
@@ -23,6 +23,7 @@ use tidegate_core::{
     UnixMillis,
 };
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
+use tidegate_testing::NOW;
 use tidegate_tower::RateLimitLayer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -76,7 +77,7 @@ async fn no_request_of_a_steady_client_waits_for_a_loan() {
     "#;
     let rules = Rules::parse("rules.toml", rules).unwrap();
     let gate = Gate::new(rules, Arc::clone(&slow), ClientIpSource::new(Platform::Vercel)).unwrap();
-    let layer = RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(1_800_000_000_000));
+    let layer = RateLimitLayer::new(gate).unwrap().clock(|| NOW);
     let server = Server::start(Router::new().route("/", get(async || "hello")).layer(layer)).await;
 
     // A request that waits ends after an answer, and one that does not before the answer that it needs.

@@ -2,37 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::{
-    Capabilities, Error, ErrorKind, Key, Limiter, MemoryLimiter, Millis, Operation, Policy, Quota, Reply, UnixMillis,
-};
+use tidegate_core::{ErrorKind, Key, Millis, Policy, Quota};
+use tidegate_testing::{FlakyStore, at, per_minute, policy};
 use tidegate_tower::Queue;
 use tokio::time::Instant;
 
-/// A memory that counts how often it is asked.
-#[derive(Default)]
-struct Counted(MemoryLimiter, AtomicU64);
-
-impl Limiter for Counted {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        if let Operation::Check(_) = operation {
-            self.1.fetch_add(1, Ordering::Relaxed);
-        }
-        self.0.apply(operation).await
-    }
-}
-
-fn queue() -> Arc<Queue<Counted>> {
+fn queue() -> Arc<Queue<FlakyStore>> {
     let start = Instant::now();
     let elapsed = move || u64::try_from(start.elapsed().as_millis()).unwrap();
-    Arc::new(Queue::new(Counted::default()).clock(move || UnixMillis::new(1_800_000_000_000 + elapsed())))
+    Arc::new(Queue::new(FlakyStore::default()).clock(move || at(elapsed())))
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +41,7 @@ async fn a_hundred_waiters_are_admitted_in_order_with_at_most_150_calls() {
             task.await.unwrap();
         }
         assert!(order.lock().unwrap().is_sorted(), "{policy:?}");
-        let calls = queue.limiter().1.load(Ordering::Relaxed);
+        let calls = queue.limiter().take_checks();
         assert!((100..=150).contains(&calls), "{calls} calls of {:?}", policy.quotas()[0].rule());
         // Nobody waits much longer than the limit asks for.
         assert!(
@@ -74,7 +55,7 @@ async fn a_hundred_waiters_are_admitted_in_order_with_at_most_150_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_wait_and_an_impossible_cost_is_an_error() {
-    let policy = Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(1);
     let (queue, key, within) = (queue(), Key::new("partner:1"), |ms| Instant::now() + Duration::from_millis(ms));
     assert!(queue.until_admitted(&policy, &key, 1, within(10)).await.unwrap().is_some());
     let started = Instant::now();
@@ -93,7 +74,7 @@ async fn a_deadline_ends_the_wait_and_an_impossible_cost_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leaky_buckets_delay_is_waited_for_and_not_beyond_the_deadline() {
-    let policy = Policy::new("api", [Quota::leaky_bucket(100, 1, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::leaky_bucket(100, 1, Millis::from_secs(1)));
     let (queue, key, started) = (queue(), Key::new("partner:1"), Instant::now());
     for (deadline_ms, admitted, ended_ms) in [
         (100, true, 0),
@@ -112,7 +93,7 @@ async fn a_leaky_buckets_delay_is_waited_for_and_not_beyond_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn waiters_pass_a_window_that_is_full() {
     // A wait for the next window is longer by a random time of up to 50 ms.
-    let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(5);
     let (queue, key, started) = (queue(), Key::new("partner:1"), Instant::now());
     for nth in 0..11 {
         let deadline = started + Duration::from_secs(600);

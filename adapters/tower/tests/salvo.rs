@@ -5,7 +5,8 @@
 use salvo::prelude::*;
 use salvo::test::TestClient;
 use tidegate_core::gate::{Gate, OnFailure, Rules};
-use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
+use tidegate_core::{ClientIpSource, MemoryLimiter, Platform};
+use tidegate_testing::per_minute;
 use tidegate_tower::RateLimitLayer;
 
 #[handler]
@@ -15,7 +16,7 @@ async fn hello() -> &'static str {
 
 #[tokio::test]
 async fn a_router_of_salvo_is_limited() {
-    let policy = Policy::new("api", [Quota::fixed_window(3, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(3);
     let gate =
         Gate::new(Rules::all(policy, OnFailure::Closed), MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel));
     let layer = RateLimitLayer::new(gate.unwrap()).unwrap();

@@ -16,14 +16,14 @@ use axum::{Extension, Router};
 use futures_util::future::{join_all, pending};
 use futures_util::stream;
 use http::{Request, Response};
-use support::log::Log;
+use support::gate;
 use support::server::Server;
-use support::{failing, gate};
 use tidegate_core::gate::OnFailure;
 use tidegate_core::{
-    Capabilities, Check, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota,
-    Reply, UnixMillis,
+    Capabilities, Check, Error, ErrorKind, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota, Reply,
+    UnixMillis,
 };
+use tidegate_testing::{Declaring, Log, NOW, at, key};
 use tidegate_tower::{Charge, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -33,7 +33,6 @@ use tower::ServiceExt as _;
 use tower::util::service_fn;
 use tower_layer::Layer as _;
 
-const START: u64 = 1_800_000_000_000;
 const CLIENT: (&str, &str) = ("x-vercel-forwarded-for", "192.0.2.1");
 
 /// Two requests at once, and a hundred in all.
@@ -44,13 +43,13 @@ fn policy() -> Policy {
 
 fn layer<L: Limiter + 'static>(limiter: &Arc<L>) -> RateLimitLayer {
     let gate = gate(Arc::clone(limiter), policy(), OnFailure::Open).unwrap();
-    RateLimitLayer::new(gate).unwrap().clock(|| UnixMillis::new(START))
+    RateLimitLayer::new(gate).unwrap().clock(|| NOW)
 }
 
 /// The free slots, and what is left of the hundred.
 async fn left(limiter: &impl Limiter) -> (u64, u64) {
-    let (policy, key) = (policy(), Key::new("ip:192.0.2.1"));
-    let check = Check::new(&policy, &key, UnixMillis::new(START)).idempotent("peek", Millis::new(1));
+    let (policy, key) = (policy(), key());
+    let check = Check::new(&policy, &key, NOW).idempotent("peek", Millis::new(1));
     let decision = limiter.peek(check).await.unwrap();
     let [slots, rest] = decision.quotas() else { panic!() };
     (slots.remaining().unwrap(), rest.remaining().unwrap())
@@ -329,31 +328,32 @@ async fn a_slot_is_given_back_again_until_the_store_answers() {
         let layer = layer(&limiter);
         assert_eq!(answered(&layer).await, 200);
         // The first is of the check, if that fails.
-        let skipped = log.lines().len();
+        let _ = log.take_lines();
         until("it was settled", async || limiter.settled.load(Ordering::Relaxed) == settled).await;
         let took = started.elapsed().as_millis();
         assert!((last_ms..last_ms + 20).contains(&took), "{refuses:?}: {took} ms");
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(limiter.settled.load(Ordering::Relaxed), settled, "{refuses:?}");
-        assert_eq!(log.lines()[skipped..], kind.map(warned).into_iter().collect::<Vec<_>>(), "{refuses:?}");
+        assert_eq!(log.take_lines(), kind.map(warned).into_iter().collect::<Vec<_>>(), "{refuses:?}");
     }
 }
 
 #[tokio::test]
 async fn a_slot_is_free_after_its_lifetime() {
-    static NOW: AtomicU64 = AtomicU64::new(START);
+    static CLOCK: AtomicU64 = AtomicU64::new(NOW.get());
     let limiter = Arc::new(MemoryLimiter::new());
-    let layer = layer(&limiter).clock(|| UnixMillis::new(NOW.load(Ordering::Relaxed)));
+    let layer = layer(&limiter).clock(|| UnixMillis::new(CLOCK.load(Ordering::Relaxed)));
     let server = Server::start(Router::new().route("/", get(|| async { endless() })).layer(layer)).await;
     let _clients = [connect(&server, "hello").await, connect(&server, "hello").await];
-    NOW.store(START + 59_999, Ordering::Relaxed);
+    CLOCK.store(at(59_999).get(), Ordering::Relaxed);
     assert_eq!(server.get("/", &[CLIENT]).await.status(), 429);
-    NOW.store(START + 60_000, Ordering::Relaxed);
+    CLOCK.store(at(60_000).get(), Ordering::Relaxed);
     connect(&server, "HTTP/1.1 200").await;
 }
 
 #[test]
 fn a_limiter_without_slots_rejects_the_policy_when_the_gate_is_built() {
-    let error = gate(failing(ErrorKind::Unavailable), policy(), OnFailure::Open).map(drop).unwrap_err();
+    let windows = Declaring(Capabilities::EXACT.algorithms(&["fixed_window"]), MemoryLimiter::new());
+    let error = gate(windows, policy(), OnFailure::Open).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use redis_server::{MIN_TTL, NOW};
+use redis_server::MIN_TTL;
 use support::server::Server;
 use tidegate_core::gate::{Gate, Rules};
 use tidegate_core::{ClientIpSource, ErasedLimiter, MemoryLimiter, Millis, Platform};
 use tidegate_redis::{Clock, Config, Redis};
+use tidegate_testing::NOW;
 use tidegate_tower::RateLimitLayer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -26,7 +26,13 @@ pub fn key() -> Key {
 /// A policy of one quota.
 #[must_use]
 pub fn policy(quota: Result<Quota, Error>) -> Policy {
-    Policy::new("api", [quota.unwrap()]).unwrap()
+    policy_of([quota])
+}
+
+/// A policy of several quotas.
+#[must_use]
+pub fn policy_of<const N: usize>(quotas: [Result<Quota, Error>; N]) -> Policy {
+    Policy::new("api", quotas.map(Result::unwrap)).unwrap()
 }
 
 /// So many requests in each minute.
@@ -39,6 +45,12 @@ pub fn per_minute(limit: u64) -> Policy {
 #[must_use]
 pub fn named_per_minute(name: &str, limit: u64) -> Policy {
     Policy::new(name, [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
+}
+
+/// A token bucket that gets one token back in each minute.
+#[must_use]
+pub fn bucket(capacity: u64) -> Policy {
+    policy(Quota::token_bucket(capacity, 1, MINUTE))
 }
 
 /// A policy for each algorithm that counts, with one quota. Buckets are refilled by `refill` in each `span`.

@@ -12,11 +12,8 @@ use pollster::block_on;
 use tidegate_core::gate::{
     Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
 };
-use tidegate_core::{ClientIpSource, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform, UnixMillis};
-use tidegate_testing::{NOW, failing, per_minute};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Level, Subscriber};
+use tidegate_core::{ClientIpSource, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform};
+use tidegate_testing::{Log, NOW, at, failing, per_minute};
 
 /// Checks three requests, of which one is allowed.
 fn three(sink: impl EventSink + 'static) {
@@ -65,53 +62,20 @@ fn lines_of_json() {
     three(JsonLines::new(Full));
 }
 
-/// The level and the fields of an event.
-type Told = (Level, BTreeMap<String, String>);
-
-/// Keeps each event.
-#[derive(Clone, Default)]
-struct Subscribed(Arc<Mutex<Vec<Told>>>);
-
-struct Fields(BTreeMap<String, String>);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.insert(field.name().to_string(), format!("{value:?}"));
-    }
-}
-
-impl Subscriber for Subscribed {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "tidegate"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut fields = Fields(BTreeMap::new());
-        event.record(&mut fields);
-        self.0.lock().unwrap().push((*event.metadata().level(), fields.0));
-    }
-
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+fn has_fields(line: &str, fields: &[&str]) -> bool {
+    fields.iter().all(|field| line.split(' ').any(|word| word == *field))
 }
 
 #[test]
 fn events_of_tracing() {
-    let subscriber = Subscribed::default();
-    tracing::subscriber::with_default(subscriber.clone(), || three(TracingSink::default()));
-    let events = subscriber.0.lock().unwrap();
-    assert_eq!(events.iter().map(|(level, _)| *level).collect::<Vec<_>>(), [Level::DEBUG, Level::INFO, Level::INFO]);
-    let (_, denied) = &events[1];
-    assert_eq!((denied["rule"].as_str(), denied["outcome"].as_str()), ("\"api\"", "\"denied\""));
-    assert_eq!((denied["limit"].as_str(), denied["remaining"].as_str()), ("1", "0"));
-    assert!(!denied.contains_key("error"));
+    let log = Log::default();
+    let _guard = log.record();
+    three(TracingSink::default());
+    let lines = log.take_lines();
+    let levels: Vec<_> = lines.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(levels, ["DEBUG", "INFO", "INFO"]);
+    let denied = [r#"rule="api""#, r#"outcome="denied""#, "limit=1", "remaining=0"];
+    assert!(has_fields(&lines[1], &denied) && !lines[1].contains(" error="), "{}", lines[1]);
 }
 
 /// Sends requests to a gate, 10 ms apart.
@@ -120,45 +84,42 @@ fn send(store: impl Limiter, sink: impl EventSink + 'static, count: u64) {
     let rules = Rules::all(policy, OnFailure::Closed);
     let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Vercel)).unwrap().events(Events::new(sink));
     for nth in 0..count {
-        let now = UnixMillis::new(1_800_000_000_000 + 10 * nth);
+        let now = at(10 * nth);
         block_on(gate.check(&Request::new("GET", "/", &[("host", "example.com")], now)));
     }
 }
 
 #[test]
 fn a_store_that_goes_down_is_one_line_that_names_it_and_one_metric() {
-    let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
+    let (log, recorder) = (Log::default(), Recorded::default());
+    let _guard = log.record();
     let gauge = recorder.clone();
     let is_down = move |event: &Event<'_>| {
         assert!(event.error.is_some());
         assert_eq!(gauge.0.lock().unwrap()["tidegate_stores_down{store=default}"], 1.0);
     };
-    let decide = || {
-        metrics::with_local_recorder(&recorder, || {
-            send(failing(ErrorKind::Timeout), (TracingSink::default(), is_down), 250)
-        })
-    };
-    tracing::subscriber::with_default(subscriber.clone(), decide);
-    let events = subscriber.0.lock().unwrap();
-    let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((told["store"].as_str(), told["error"].as_str()), ("default", "\"timeout\""));
-    assert!(!told.contains_key("replaced"));
+    let down = failing(ErrorKind::Timeout);
+    metrics::with_local_recorder(&recorder, || send(down, (TracingSink::default(), is_down), 250));
+    let lines = log.take_lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(
+        has_fields(line, &["WARN", "store=default", r#"error="timeout""#]) && !line.contains("replaced="),
+        "{line}"
+    );
     // The gate is gone, and so is the store.
     assert_eq!(recorder.0.lock().unwrap()["tidegate_stores_down{store=default}"], 0.0);
 }
 
 #[test]
 fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
-    let (subscriber, recorder) = (Subscribed::default(), Recorded::default());
-    let decide = || {
-        let fallback =
-            Fallback::new(failing(ErrorKind::Timeout), 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
-        metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
-    };
-    tracing::subscriber::with_default(subscriber.clone(), decide);
-    let events = subscriber.0.lock().unwrap();
-    let [(Level::WARN, told)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((told["error"].as_str(), told["store"].as_str()), ("\"timeout\"", "\"main\""));
+    let (log, recorder) = (Log::default(), Recorded::default());
+    let _guard = log.record();
+    let fallback =
+        Fallback::new(failing(ErrorKind::Timeout), 50).unwrap().breaker(3, Millis::from_secs(1)).named("main");
+    metrics::with_local_recorder(&recorder, || send(fallback, MetricsSink, 50));
+    let lines = log.take_lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(has_fields(line, &["WARN", r#"error="timeout""#, r#"store="main""#]), "{line}");
     let expected = [
         ("tidegate_requests_total{rule=api,outcome=allowed,origin=fallback}", 50.0),
         ("tidegate_stores_down{store=main}", 1.0),

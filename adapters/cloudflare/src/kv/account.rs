@@ -259,15 +259,9 @@ pub(crate) fn window_start(now: UnixMillis, window: Millis) -> UnixMillis {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
-    use tidegate_core::Quota;
+    use tidegate_testing::{NOW, per_minute};
 
     use super::*;
-
-    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-
-    fn policy(limit: u64) -> Arc<Policy> {
-        Arc::new(Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap())
-    }
 
     /// What another isolate has admitted, by now.
     fn entry(policy: &Policy, isolate: u64, total: u64) -> Entry {
@@ -278,7 +272,7 @@ mod tests {
 
     #[test]
     fn as_many_isolates_are_known_as_a_value_has_entries() {
-        let policy = policy(1_000);
+        let policy = Arc::new(per_minute(1_000));
         let mut account = Account::new(Arc::clone(&policy), Id(0), None);
         account.learn(NOW, (1..=100).map(|isolate| entry(&policy, isolate, 1)).collect());
         assert_eq!(account.others.len(), ENTRIES_MAX - 1);
@@ -290,7 +284,7 @@ mod tests {
 
     #[test]
     fn only_what_has_an_effect_is_worth_writing() {
-        let mut account = Account::new(policy(5), Id(0), None);
+        let mut account = Account::new(Arc::new(per_minute(5)), Id(0), None);
         assert!(!account.is_worth_writing(NOW));
         assert!(account.decide(NOW, 0).is_allowed());
         assert_eq!((account.is_worth_writing(NOW), account.total()), (false, 0));
@@ -302,7 +296,7 @@ mod tests {
     /// An isolate that may have forgotten the key counts the most that it can have admitted.
     #[test]
     fn the_tighter_of_two_counts_decides_and_is_told() {
-        let policy = policy(9);
+        let policy = Arc::new(per_minute(9));
         for (carried, others, remaining) in [(4, 0, 4), (0, 4, 4), (8, 2, 0), (2, 8, 0)] {
             let mut state = policy.initial_state();
             assert!(policy.decide(&mut state, NOW, carried).is_allowed());

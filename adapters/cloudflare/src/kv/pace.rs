@@ -96,14 +96,11 @@ impl Freshness {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_testing::{NOW, at};
+
     use super::*;
 
-    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
     const SPACING: Millis = Millis::from_secs(1);
-
-    fn at(ms: u64) -> UnixMillis {
-        NOW + Millis::new(ms)
-    }
 
     /// The pause in milliseconds after an attempt, with this draw.
     fn pause(pace: &mut Pace, writers: usize, draw: u64) -> u64 {

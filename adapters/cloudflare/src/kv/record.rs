@@ -77,10 +77,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
     use proptest::prelude::*;
     use tidegate_core::{Millis, Quota};
+    use tidegate_testing::NOW;
 
     use super::*;
-
-    const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
     fn policy() -> Policy {
         let minute = Quota::fixed_window(9, Millis::from_secs(60)).unwrap().named("minute").unwrap();
@@ -89,7 +88,7 @@ mod tests {
     }
 
     fn entry(policy: &Policy, id: u64) -> Entry {
-        let (mut state, at) = (policy.initial_state(), UnixMillis::new(1_800_000_000_000));
+        let (mut state, at) = (policy.initial_state(), NOW);
         assert!(policy.decide(&mut state, at, 3).is_allowed());
         Entry { id: Id(id), at, total: 3, state }
     }

@@ -2,21 +2,17 @@
 
 use std::num::NonZero;
 
-use crate::support::{PAGE_ROWS, Rig, START_MS, virtual_time};
+use crate::support::{PAGE_ROWS, Rig, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, DurableObjectsLimiter, Leases, Placement, Sweep};
-use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, LimiterExt, Millis, Policy, Quota};
+use tidegate_testing::{MINUTE, NOW, at, per_minute, policy};
 
 const YEAR: Millis = Millis::from_secs(365 * 86_400);
-const MINUTE: Millis = Millis::from_secs(60);
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(START_MS + ms)
-}
 
 #[test]
 fn a_token_that_is_not_charged_writes_no_row() {
-    let policy = Policy::new("api", [Quota::fixed_window(1, MINUTE).unwrap()]).unwrap();
+    let policy = per_minute(1);
     for policy in [policy.clone(), policy.charge_denied(true)] {
         let (rig, key) = (Rig::default(), Key::new("user:1"));
         let limiter = DurableObjects::new(&rig).limiter();
@@ -70,7 +66,7 @@ fn a_caller_whose_clock_is_a_year_ahead_locks_no_key_and_keeps_no_row() {
 #[test]
 fn the_same_token_is_admitted_and_charged_once_after_a_denial() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
-    let policy = Policy::new("api", [Quota::fixed_window(2, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::fixed_window(2, Millis::from_secs(1)));
     let limiter = DurableObjects::new(&rig).limiter();
     let ask = |ms, token: Option<&str>| {
         rig.set_clock(at(ms));
@@ -91,7 +87,7 @@ fn the_same_token_is_admitted_and_charged_once_after_a_denial() {
 /// A lease holds the level of its bucket until it ends, so a wrong end would hold it for as long.
 #[test]
 fn a_lease_that_a_wrong_clock_granted_ends_within_two_minutes() {
-    let policy = Policy::new("api", [Quota::token_bucket(100, 100, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(100, 100, Millis::from_secs(1)));
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = Leases::new(DurableObjects::new(&rig), NonZero::new(60).unwrap(), MINUTE).unwrap();
     // The object's clock is a year ahead while it lends half of the bucket, and is then set right.
@@ -103,7 +99,7 @@ fn a_lease_that_a_wrong_clock_granted_ends_within_two_minutes() {
     rig.edit(|rows| {
         // The core bounds the state in the same way; here the bound of the leases alone is tested.
         for row in rows.rows.values_mut() {
-            row.value[9..17].copy_from_slice(&START_MS.to_le_bytes());
+            row.value[9..17].copy_from_slice(&NOW.get().to_le_bytes());
         }
     });
     let limiter = DurableObjects::new(&rig).limiter();
@@ -121,7 +117,7 @@ fn limiter(rig: &Rig) -> DurableObjectsLimiter<&Rig> {
 
 #[test]
 fn a_sweep_reads_pages_and_calls_are_answered_between_them() {
-    let window = |secs| Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(secs)).unwrap()]).unwrap();
+    let window = |secs| policy(Quota::fixed_window(5, Millis::from_secs(secs)));
     let (short, long, rig) = (window(1), window(86_400), Rig::default());
     let limiter = limiter(&rig);
     let check = |policy: &Policy, key: &str, ms: u64| {
@@ -152,7 +148,7 @@ fn a_sweep_reads_pages_and_calls_are_answered_between_them() {
 
 #[test]
 fn the_pause_between_sweeps_grows_with_the_rows_that_remain() {
-    let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(86_400)).unwrap()]).unwrap();
+    let policy = policy(Quota::fixed_window(5, Millis::from_secs(86_400)));
     let rig = Rig::default();
     let limiter = limiter(&rig);
     rig.set_clock(at(0));
@@ -171,7 +167,7 @@ fn the_pause_between_sweeps_grows_with_the_rows_that_remain() {
 
 #[test]
 fn the_callers_clock_decides_if_configured() {
-    let policy = Policy::new("api", [Quota::fixed_window(1, MINUTE).unwrap()]).unwrap();
+    let policy = per_minute(1);
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let limiter = DurableObjects::with_config(&rig, virtual_time()).limiter();
     for minute in 0..3 {

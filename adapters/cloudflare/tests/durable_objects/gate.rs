@@ -3,9 +3,10 @@
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::DurableObjects;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
-use tidegate_core::{ClientIpSource, Origin, Platform, UnixMillis};
+use tidegate_core::{ClientIpSource, Origin, Platform};
+use tidegate_testing::NOW;
 
-use crate::support::{Rig, START_MS, virtual_time};
+use crate::support::{Rig, virtual_time};
 
 const RULES: &str = r#"{
     "limits": {
@@ -28,7 +29,7 @@ fn ask(gate: &Gate<'_>, path: &str, count: u64) -> (u64, u64) {
     let headers = [("cf-connecting-ip", "192.0.2.1")];
     let (mut passed, mut lent) = (0, 0);
     for _ in 0..count {
-        let verdict = block_on(gate.check(&Request::new("GET", path, &headers, UnixMillis::new(START_MS))));
+        let verdict = block_on(gate.check(&Request::new("GET", path, &headers, NOW)));
         passed += u64::from(matches!(verdict, Verdict::Pass(_)));
         lent += u64::from(verdict.decision().unwrap().origin() == Origin::Lease);
     }

@@ -3,20 +3,14 @@
 
 use std::num::NonZero;
 
-use crate::support::{Rig, START_MS, virtual_time};
+use crate::support::{Rig, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Leases, Placement};
 use tidegate_core::{
     Block, Check, Decision, Dimensions, ErrorKind, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, Refund, Rule,
-    Settle, UnixMillis,
+    Settle,
 };
-
-const SECOND: Millis = Millis::from_secs(1);
-const MINUTE: Millis = Millis::from_secs(60);
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(START_MS + ms)
-}
+use tidegate_testing::{MINUTE, SECOND, at};
 
 /// Five requests a minute for each user, twenty for each tenant.
 fn policy() -> Policy {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::support::{Loss, Rig, START_MS, virtual_time};
+use crate::support::{Loss, Rig, virtual_time};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{Address, DurableObjects, Leases, Namespace, Reply};
@@ -14,11 +14,7 @@ use tidegate_core::{
     Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Settle,
     UnixMillis,
 };
-use tidegate_testing::in_every_order;
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(START_MS + ms)
-}
+use tidegate_testing::{at, in_every_order, per_minute, policy, together};
 
 fn isolate(rig: &Rig, slice: u64, lifetime_ms: u64) -> Leases<'_, &Rig> {
     let store = DurableObjects::with_config(rig, virtual_time());
@@ -42,20 +38,6 @@ impl Namespace for Later<'_> {
         answered.await;
         reply
     }
-}
-
-/// The results of several futures, each polled in turn.
-fn at_once<T>(asked: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut context = Context::from_waker(Waker::noop());
-    let mut asked: Vec<_> = asked.into_iter().map(|one| (Box::pin(one), None)).collect();
-    while asked.iter().any(|(_, answer)| answer.is_none()) {
-        for (one, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
-            if let Poll::Ready(ready) = one.as_mut().poll(&mut context) {
-                *answer = Some(ready);
-            }
-        }
-    }
-    asked.into_iter().filter_map(|(_, answer)| answer).collect()
 }
 
 /// What can happen to a fleet of isolates.
@@ -159,7 +141,7 @@ impl Story {
                 Step::Ask { isolate, cost, times } => {
                     let told = UnixMillis::new(at(now_ms).get().saturating_add_signed(self.ahead_ms[isolate]));
                     let check = Check::new(&policy, &key, told).cost(cost);
-                    for decision in at_once((0..times).map(|_| isolates[isolate].check(check))) {
+                    for decision in together((0..times).map(|_| isolates[isolate].check(check))) {
                         let admitted = decision.is_ok_and(|decision| decision.is_allowed());
                         each(Asked { at: at(now_ms), cost, admitted, resets });
                     }
@@ -171,7 +153,7 @@ impl Story {
                 Step::Evict => rig.evict(),
                 Step::Reset(isolate) => {
                     // If the answer was lost, the reset may have happened.
-                    at_once([isolates[isolate].reset(&policy, (&key).into())]);
+                    together([isolates[isolate].reset(&policy, (&key).into())]);
                     resets += 1;
                 }
                 Step::Lose(what) => rig.lose([Loss::None, Loss::Answers, Loss::Calls][usize::from(what)]),
@@ -287,7 +269,7 @@ fn cases() -> u32 {
 
 #[test]
 fn a_lone_isolate_spends_a_whole_window_with_few_calls() {
-    let policy = Policy::new("api", [Quota::fixed_window(1_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(1_000);
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = isolate(&rig, 100, 10_000);
     let mut calls_when_spent = 0;
@@ -305,7 +287,7 @@ fn a_lone_isolate_spends_a_whole_window_with_few_calls() {
 #[test]
 fn the_call_after_a_spent_lease_lets_its_bucket_drain() {
     // At 100 a second, leases of 10 for ten seconds would hold the whole bucket within a second if none were returned.
-    let policy = Policy::new("api", [Quota::token_bucket(100, 100, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(100, 100, Millis::from_secs(1)));
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let leases = isolate(&rig, 10, 10_000);
     for request in 0..2_000 {
@@ -317,7 +299,7 @@ fn the_call_after_a_spent_lease_lets_its_bucket_drain() {
 
 #[test]
 fn one_call_at_a_time_asks_for_a_lease_and_a_dropped_call_lets_the_next_one_ask() {
-    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(100);
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let slice = NonZero::new(10).unwrap();
     let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
@@ -344,11 +326,11 @@ fn one_call_at_a_time_asks_for_a_lease_and_a_dropped_call_lets_the_next_one_ask(
 
 #[test]
 fn an_isolate_whose_requests_outrun_a_lease_asks_for_the_next_one_earlier() {
-    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(100_000);
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let slice = NonZero::new(100).unwrap();
     let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
-    let fifty = || at_once((0..50).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    let fifty = || together((0..50).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
     let mut calls = Vec::new();
     for _ in 0..40 {
         assert!(fifty().iter().all(|decision| decision.as_ref().is_ok_and(Decision::is_allowed)));
@@ -359,11 +341,11 @@ fn an_isolate_whose_requests_outrun_a_lease_asks_for_the_next_one_earlier() {
 
 #[test]
 fn a_lease_is_spent_to_the_end_and_nothing_more_if_the_object_does_not_answer() {
-    let policy = Policy::new("api", [Quota::fixed_window(100_000, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(100_000);
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let slice = NonZero::new(100).unwrap();
     let leases = Leases::new(DurableObjects::new(Later(&rig, 1)), slice, Millis::from_secs(10)).unwrap();
-    let ask = |times| at_once((0..times).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
+    let ask = |times| together((0..times).map(|_| leases.check(Check::new(&policy, &key, at(0)))));
     for _ in 0..40 {
         ask(50);
     }

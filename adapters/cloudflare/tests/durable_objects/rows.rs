@@ -2,18 +2,11 @@
 
 use std::num::NonZero;
 
-use crate::support::{Loss, Rig, START_MS, virtual_time};
+use crate::support::{Loss, Rig, virtual_time};
 use pollster::block_on;
 use tidegate_cloudflare::durable_objects::{Config, DurableObjects, Placement};
 use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Policy, Quota, Refund, UnixMillis};
-
-fn at(ms: u64) -> UnixMillis {
-    UnixMillis::new(START_MS + ms)
-}
-
-fn five_a_minute() -> Policy {
-    Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(60)).unwrap()]).unwrap()
-}
+use tidegate_testing::{at, per_minute, policy};
 
 /// Sets the objects' clock, and checks.
 fn check(rig: &Rig, policy: &Policy, key: &Key, ms: u64) -> bool {
@@ -23,7 +16,7 @@ fn check(rig: &Rig, policy: &Policy, key: &Key, ms: u64) -> bool {
 
 #[test]
 fn an_admitted_request_writes_one_row_and_a_denied_one_none() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     for request in 1..=50 {
         assert_eq!(check(&rig, &policy, &key, request), request <= 5);
@@ -41,7 +34,7 @@ fn an_admitted_request_writes_one_row_and_a_denied_one_none() {
 
 #[test]
 fn one_alarm_removes_a_key_that_is_not_used_again() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     assert!(check(&rig, &policy, &key, 0));
     rig.each(|_, rows| assert_eq!(rows.alarm, Some(at(60_000))));
     rig.set_clock(at(59_999));
@@ -53,7 +46,7 @@ fn one_alarm_removes_a_key_that_is_not_used_again() {
 
 #[test]
 fn traffic_that_never_ends_sets_an_alarm_a_minute() {
-    let policy = Policy::new("api", [Quota::token_bucket(10, 100, Millis::from_secs(1)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(10, 100, Millis::from_secs(1)));
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     for second in 0..3_600 {
         assert!(check(&rig, &policy, &key, second * 1_000));
@@ -82,7 +75,7 @@ fn rows_that_expire_soon_do_not_wait_for_an_alarm_that_is_due_late() {
 fn an_alarm_is_moved_only_for_rows_that_expire_much_sooner() {
     let (rig, key) = (Rig::default(), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
-    let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::from_secs(1_000)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(1, 1, Millis::from_secs(1_000)));
     rig.set_clock(at(0));
     let write = |token: &str, seconds| {
         let once = Check::new(&policy, &key, at(0)).idempotent(token, Millis::from_secs(seconds));
@@ -102,7 +95,7 @@ fn an_alarm_is_moved_only_for_rows_that_expire_much_sooner() {
 
 #[test]
 fn counts_and_first_answers_survive_an_eviction() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
     let first = block_on(limiter.check(once)).unwrap();
@@ -121,7 +114,7 @@ fn counts_and_first_answers_survive_an_eviction() {
 
 #[test]
 fn a_retry_whose_first_answer_was_lost_is_charged_once() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     let once = Check::new(&policy, &key, at(0)).cost(5).idempotent("request-1", Millis::from_secs(60));
     rig.lose(Loss::Answers);
@@ -133,7 +126,7 @@ fn a_retry_whose_first_answer_was_lost_is_charged_once() {
 
 #[test]
 fn a_request_that_cannot_be_written_is_neither_admitted_nor_counted() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     assert!(check(&rig, &policy, &key, 0));
     rig.edit(|rows| rows.full = true);
@@ -146,7 +139,7 @@ fn a_request_that_cannot_be_written_is_neither_admitted_nor_counted() {
 
 #[test]
 fn a_corrupt_row_is_an_error_and_is_left_unchanged() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     let once = Check::new(&policy, &key, at(0)).idempotent("request-1", Millis::from_secs(60));
     block_on(limiter.check(once)).unwrap();
@@ -169,7 +162,7 @@ fn a_corrupt_row_is_an_error_and_is_left_unchanged() {
 
 #[test]
 fn a_reset_removes_a_row_that_is_no_row_and_none_of_a_storage_that_fails() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     let reset = || block_on(limiter.reset(&policy, (&key).into())).map_err(|error| error.kind());
     let rows = || rig.sum(|rows| rows.rows.len() as u64);
@@ -184,7 +177,7 @@ fn a_reset_removes_a_row_that_is_no_row_and_none_of_a_storage_that_fails() {
 
 #[test]
 fn keys_of_one_shard_share_an_object_and_nothing_else() {
-    let (rig, policy) = (Rig::default(), five_a_minute());
+    let (rig, policy) = (Rig::default(), per_minute(5));
     let config = Config::default().placement(Placement::Shards(NonZero::new(4).unwrap()));
     let limiter = DurableObjects::with_config(&rig, config).limiter();
     rig.set_clock(at(0));
@@ -204,7 +197,7 @@ fn keys_of_one_shard_share_an_object_and_nothing_else() {
 
 #[test]
 fn by_default_the_callers_clock_is_not_read() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::new(&rig).limiter();
     rig.set_clock(at(0));
     for caller in 0..10 {
@@ -215,7 +208,7 @@ fn by_default_the_callers_clock_is_not_read() {
 
 #[test]
 fn rows_are_kept_for_the_least_time_while_virtual_time_stands_still() {
-    let (rig, policy, key) = (Rig::default(), five_a_minute(), Key::new("user:1"));
+    let (rig, policy, key) = (Rig::default(), per_minute(5), Key::new("user:1"));
     let limiter = DurableObjects::with_config(&rig, virtual_time().min_ttl(Millis::from_secs(3_600))).limiter();
     rig.set_clock(at(0));
     block_on(limiter.check(Check::new(&policy, &key, UnixMillis::new(7)).cost(5))).unwrap();

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use crate::support::{Rig, START_MS, virtual_time};
+use crate::support::{Rig, virtual_time};
 use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{DurableObjects, Placement};
@@ -10,6 +10,7 @@ use tidegate_core::{
     Block, Check, Key, LimiterExt, MAX_CLOCK_SKEW, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle,
     UnixMillis,
 };
+use tidegate_testing::NOW;
 
 /// The dimensions, and two keys of each.
 const DIMENSIONS: [(&str, [&str; 2]); 3] =
@@ -113,7 +114,7 @@ fn step(changes: bool) -> impl Strategy<Value = Step> {
 }
 
 fn story(changes: bool) -> impl Strategy<Value = Story> {
-    let start = prop_oneof![0..100u64, Just(START_MS)];
+    let start = prop_oneof![0..100u64, Just(NOW.get())];
     (policy(), start, prop::collection::vec(step(changes), 1..60)).prop_map(|(policy, start_ms, steps)| Story {
         policy,
         start_ms,

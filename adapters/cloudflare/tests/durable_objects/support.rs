@@ -10,9 +10,7 @@ use std::sync::Mutex;
 
 use tidegate_cloudflare::durable_objects::{Address, Clock, Config, Counter, Namespace, Page, Reply, Row, Rows, Sweep};
 use tidegate_core::{Error, ErrorKind, UnixMillis};
-
-/// Where virtual time begins.
-pub const START_MS: u64 = 1_800_000_000_000;
+use tidegate_testing::NOW;
 
 /// The number of rows that a sweep reads at a time.
 pub const PAGE_ROWS: usize = 100;
@@ -100,7 +98,7 @@ pub struct Rig {
 #[derive(Debug, Default)]
 struct State {
     objects: HashMap<String, Counter<Memory>>,
-    /// The objects' clock; [`START_MS`] at first.
+    /// The objects' clock; [`NOW`] at first.
     clock: Option<UnixMillis>,
     calls: u64,
     loss: Loss,
@@ -193,7 +191,7 @@ impl Namespace for &Rig {
         if loss == Loss::Calls {
             return ready(Err(Error::new(ErrorKind::Unavailable, "lost")));
         }
-        let clock = state.clock.unwrap_or(UnixMillis::new(START_MS));
+        let clock = state.clock.unwrap_or(NOW);
         let counter =
             state.objects.entry(object.name.to_owned()).or_insert_with(|| Counter::new(Memory::default(), None));
         let reply = counter.answer(&body, clock);

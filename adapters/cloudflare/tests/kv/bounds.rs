@@ -3,8 +3,8 @@
 use crate::support::{Edge, Faults, Truth, faults, policies};
 use proptest::prelude::*;
 use tidegate_cloudflare::kv::DRIFT;
-use tidegate_core::{Key, Load, Millis, Policy, Quota};
-use tidegate_testing::in_every_order;
+use tidegate_core::{Load, Millis, Policy, Quota};
+use tidegate_testing::{in_every_order, key};
 
 #[derive(Clone, Debug)]
 struct Step {
@@ -30,7 +30,7 @@ proptest! {
         policy in policies(), faults in faults(), steps in steps(), isolates in 1usize..6, locations in 1usize..4,
     ) {
         let mut edge = Edge::new(isolates, locations, faults);
-        let key = Key::new("ip:192.0.2.1");
+        let key = key();
         let mut references = vec![policy.initial_state(); isolates];
         let mut admitted = Vec::new();
         for step in steps {
@@ -63,7 +63,7 @@ proptest! {
         policy in policies(), faults in faults(), steps in steps(), isolates in 1usize..6, locations in 1usize..4,
     ) {
         let mut edge = Edge::new(isolates, locations, faults);
-        let key = Key::new("ip:192.0.2.1");
+        let key = key();
         let mut truth = Truth::default();
         for step in steps {
             edge.pass(step.gap_ms);
@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn a_single_isolate_decides_as_the_reference_does(policy in policies(), faults in faults(), steps in steps()) {
         let mut edge = Edge::new(1, 1, faults);
-        let key = Key::new("ip:192.0.2.1");
+        let key = key();
         let mut state = policy.initial_state();
         for step in steps {
             edge.pass(step.gap_ms);
@@ -115,7 +115,7 @@ fn in_every_order_of_events_two_isolates_stay_within_their_bounds() {
     let seen_late = Faults { replication_ms: 700, cache_ms: 900, throttles: true, ..Faults::default() };
     let window = || Quota::fixed_window(2, Millis::from_secs(3)).unwrap();
     let bucket = || Quota::token_bucket(2, 1, Millis::from_secs(1)).unwrap();
-    let key = Key::new("ip:192.0.2.1");
+    let key = key();
     let at_once = Faults::default();
     for (quota, faults) in [(window(), at_once), (window(), seen_late), (bucket(), at_once), (bucket(), seen_late)] {
         let policy = Policy::new("p", [quota]).unwrap();

@@ -1,18 +1,11 @@
 //! If KV works, isolates learn each other's counts.
 
-use crate::support::{Edge, Faults, together};
+use crate::support::{Edge, Faults};
 use pollster::block_on;
 use tidegate_cloudflare::kv::DRIFT;
 use tidegate_core::store::BestEffortLimiter;
-use tidegate_core::{Check, Key, LimiterExt, Load, Millis, Policy, Quota};
-
-fn key() -> Key {
-    Key::new("ip:192.0.2.1")
-}
-
-fn of(quota: Quota) -> Policy {
-    Policy::new("api", [quota]).unwrap()
-}
+use tidegate_core::{Check, LimiterExt, Load, Millis, Policy, Quota};
+use tidegate_testing::{key, per_minute, policy, together};
 
 /// How many requests are admitted if each isolate gets one every `gap_ms`.
 fn admitted(edge: &mut Edge, policy: &Policy, seconds: u64, gap_ms: u64) -> u64 {
@@ -29,7 +22,7 @@ fn admitted(edge: &mut Edge, policy: &Policy, seconds: u64, gap_ms: u64) -> u64 
 
 #[test]
 fn isolates_that_see_each_others_writes_stay_near_the_limit() {
-    let policy = of(Quota::fixed_window(300, Millis::from_secs(60)).unwrap());
+    let policy = per_minute(300);
     // First all isolates together are offered 600 requests, twice the limit. Then each is offered twice the limit.
     for (isolates, gap_ms, most) in [(2, 200, 330), (4, 400, 360), (8, 800, 420), (2, 100, 400), (8, 100, 2_400)] {
         let mut edge = Edge::new(isolates, isolates, Faults { throttles: true, ..Faults::default() });
@@ -42,7 +35,7 @@ fn isolates_that_see_each_others_writes_stay_near_the_limit() {
 
 #[test]
 fn a_sliding_window_admits_fewer_in_its_second_window() {
-    let policy = of(Quota::sliding_window(100, Millis::from_secs(60)).unwrap());
+    let policy = policy(Quota::sliding_window(100, Millis::from_secs(60)));
     let mut edge = Edge::new(4, 4, Faults { throttles: true, ..Faults::default() });
     let first = admitted(&mut edge, &policy, 60, 500);
     let second = admitted(&mut edge, &policy, 60, 500);
@@ -52,7 +45,7 @@ fn a_sliding_window_admits_fewer_in_its_second_window() {
 
 #[test]
 fn a_bucket_of_many_isolates_refills_as_one() {
-    let policy = of(Quota::token_bucket(40, 5, Millis::from_secs(1)).unwrap());
+    let policy = policy(Quota::token_bucket(40, 5, Millis::from_secs(1)));
     let exact = 40 + 5 * 120;
     let mut alone = Edge::new(4, 4, Faults { reads_fail: 100, ..Faults::default() });
     let mut edge = Edge::new(4, 4, Faults { throttles: true, ..Faults::default() });
@@ -67,7 +60,7 @@ fn isolates_on_kv_as_documented_stay_bounded() {
     for (limit, minutes, cache_s, most) in
         [(300, 5, 30, 500), (300, 5, 60, 600), (3_000, 60, 30, 3_600), (3_000, 60, 60, 3_600)]
     {
-        let policy = of(Quota::sliding_window(limit, Millis::from_secs(60 * minutes)).unwrap());
+        let policy = policy(Quota::sliding_window(limit, Millis::from_secs(60 * minutes)));
         let mut edge = Edge::new(4, 4, Faults { cache_ms: 1_000 * cache_s, ..Faults::DOCUMENTED });
         // Four isolates are offered twice the limit in a window.
         let admitted = admitted(&mut edge, &policy, 60 * minutes, 2_000);
@@ -80,7 +73,7 @@ fn isolates_on_kv_as_documented_stay_bounded() {
 
 #[test]
 fn an_entry_overwritten_by_another_isolate_is_written_again() {
-    let policy = of(Quota::fixed_window(100, Millis::from_secs(600)).unwrap());
+    let policy = policy(Quota::fixed_window(100, Millis::from_secs(600)));
     // Sixteen isolates read nothing and write at once. Of the entries in each value, only the last one stays.
     let mut edge = Edge::new(16, 16, Faults::default());
     for place in 0..16 {
@@ -100,7 +93,7 @@ fn an_entry_overwritten_by_another_isolate_is_written_again() {
 
 #[test]
 fn a_count_after_a_write_is_written_without_another_request() {
-    let policy = of(Quota::fixed_window(100, Millis::from_secs(600)).unwrap());
+    let policy = policy(Quota::fixed_window(100, Millis::from_secs(600)));
     let mut edge = Edge::new(2, 2, Faults::default());
     for _ in 0..40 {
         assert!(edge.request(0, &policy, &key(), 1));
@@ -113,7 +106,7 @@ fn a_count_after_a_write_is_written_without_another_request() {
 /// For comparison: a counter that gets, decides and puts.
 #[test]
 fn a_get_decide_put_counter_admits_the_whole_burst() {
-    let policy = of(Quota::fixed_window(10, Millis::from_secs(60)).unwrap());
+    let policy = per_minute(10);
     let edge = Edge::new(1, 1, Faults::default());
     let (key, now) = (key(), edge.now());
     let check = Check::new(&policy, &key, now);
@@ -140,12 +133,8 @@ fn a_get_decide_put_counter_admits_the_whole_burst() {
 #[test]
 fn a_clock_a_year_ahead_locks_a_key_for_a_minute_beyond_the_policy_at_most() {
     let (minute, year) = (Millis::from_secs(60), Millis::from_secs(365 * 86_400));
-    for quota in [
-        Quota::fixed_window(5, minute).unwrap(),
-        Quota::sliding_window(5, minute).unwrap(),
-        Quota::token_bucket(5, 5, minute).unwrap(),
-    ] {
-        let policy = of(quota);
+    for quota in [Quota::fixed_window(5, minute), Quota::sliding_window(5, minute), Quota::token_bucket(5, 5, minute)] {
+        let policy = policy(quota);
         let edge = Edge::new(1, 1, Faults::default());
         let ask = |now| block_on(edge.limiter(0).check(Check::new(&policy, &key(), now))).unwrap().is_allowed();
         let now = edge.now();

@@ -7,9 +7,10 @@ use crate::support::{Edge, Faults, Truth, faults, policies};
 use proptest::prelude::*;
 use tidegate_cloudflare::kv::{Config, DRIFT};
 use tidegate_core::{Key, Load, Millis, Policy, Quota};
+use tidegate_testing::policy;
 
 fn daily(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(86_400)).unwrap()]).unwrap()
+    policy(Quota::fixed_window(limit, Millis::from_secs(86_400)))
 }
 
 /// One of the /64 prefixes of a /48.
@@ -143,8 +144,7 @@ fn a_flood_from_everywhere_costs_newcomers_little() {
 
 #[test]
 fn keys_whose_windows_have_ended_are_evicted_first() {
-    let (mut edge, policy) =
-        (flooded(64), Policy::new("api", [Quota::fixed_window(1, Millis::from_secs(1)).unwrap()]).unwrap());
+    let (mut edge, policy) = (flooded(64), policy(Quota::fixed_window(1, Millis::from_secs(1))));
     for number in 0..2_000u64 {
         assert!(admits(&mut edge, &policy, &Key::new(format!("sub:{number}"))));
         edge.pass(100);

@@ -4,14 +4,7 @@ use crate::support::{Edge, Faults};
 use pollster::block_on;
 use tidegate_cloudflare::kv::Config;
 use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Origin, Policy, Quota, Refund, UnixMillis};
-
-fn policy(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, Millis::from_secs(60)).unwrap()]).unwrap()
-}
-
-fn key() -> Key {
-    Key::new("ip:192.0.2.1")
-}
+use tidegate_testing::{key, per_minute};
 
 #[test]
 fn operations_follow_the_configuration() {
@@ -21,7 +14,7 @@ fn operations_follow_the_configuration() {
         [(Config::default(), 10), (Config::default(), 100), (Config::default(), 1), (frugal, 10)]
     {
         let mut edge = Edge::with_config(1, 1, Faults::DOCUMENTED, config);
-        let (policy, decisions) = (policy(1_000_000), 60 * per_second);
+        let (policy, decisions) = (per_minute(1_000_000), 60 * per_second);
         for _ in 0..decisions {
             assert!(edge.request(0, &policy, &key(), 1));
             edge.pass(second.get() / per_second);
@@ -47,7 +40,7 @@ fn no_setting_exceeds_what_the_store_accepts() {
 #[test]
 fn denials_write_nothing() {
     let mut edge = Edge::new(1, 1, Faults::default());
-    let policy = policy(1);
+    let policy = per_minute(1);
     for _ in 0..100 {
         edge.request(0, &policy, &key(), 1);
         edge.pass(100);
@@ -87,7 +80,7 @@ fn a_throttled_write_is_counted_and_retried() {
 #[test]
 fn a_store_that_is_down_causes_no_error_and_does_not_lift_the_limit() {
     let mut edge = Edge::new(1, 1, Faults { reads_fail: 100, writes_fail: 100, ..Faults::default() });
-    let policy = policy(5);
+    let policy = per_minute(5);
     for round in 0..20 {
         let decision = edge.check(0, &policy, &key(), 1);
         assert_eq!((decision.is_allowed(), decision.origin()), (round < 5, Origin::Fallback));
@@ -106,7 +99,7 @@ fn a_store_that_is_down_causes_no_error_and_does_not_lift_the_limit() {
 #[test]
 fn a_foreign_value_is_counted_ignored_and_overwritten() {
     let mut edge = Edge::new(2, 1, Faults { reads_garbled: 100, ..Faults::default() });
-    let policy = policy(5);
+    let policy = per_minute(5);
     assert_eq!((0..9).filter(|_| edge.request(0, &policy, &key(), 1)).count(), 5);
     assert_eq!(edge.isolates[0].stats().corrupt, 1);
     edge.kv.world().faults = Faults::default();
@@ -127,15 +120,15 @@ fn keys_and_times_to_live_stay_within_the_platforms_limits() {
 #[test]
 fn changing_a_limit_keeps_the_used_units() {
     let mut edge = Edge::new(1, 1, Faults::default());
-    assert_eq!((0..9).filter(|_| edge.request(0, &policy(5), &key(), 1)).count(), 5);
-    assert_eq!((0..9).filter(|_| edge.request(0, &policy(8), &key(), 1)).count(), 3);
-    assert!(!edge.request(0, &policy(5), &key(), 1));
+    assert_eq!((0..9).filter(|_| edge.request(0, &per_minute(5), &key(), 1)).count(), 5);
+    assert_eq!((0..9).filter(|_| edge.request(0, &per_minute(8), &key(), 1)).count(), 3);
+    assert!(!edge.request(0, &per_minute(5), &key(), 1));
 }
 
 #[test]
 fn a_clock_that_steps_back_admits_no_more() {
     let edge = Edge::new(1, 1, Faults::default());
-    let (policy, key) = (policy(5), key());
+    let (policy, key) = (per_minute(5), key());
     let ask = |now| block_on(edge.limiter(0).check(Check::new(&policy, &key, now))).unwrap().is_allowed();
     let now = edge.now();
     assert_eq!((0..9).filter(|_| ask(now)).count(), 5);
@@ -153,8 +146,8 @@ fn features_that_are_not_declared_are_unsupported() {
     for quota in [Quota::sliding_log(5, minute).unwrap(), Quota::leaky_bucket(5, 1, minute).unwrap()] {
         assert_eq!(kind(&Policy::new("api", [quota]).unwrap()), ErrorKind::Unsupported);
     }
-    assert_eq!(kind(&policy(5).charge_denied(true)), ErrorKind::Unsupported);
-    let policy = policy(5);
+    assert_eq!(kind(&per_minute(5).charge_denied(true)), ErrorKind::Unsupported);
+    let policy = per_minute(5);
     let check = Check::new(&policy, &key, now);
     let unsupported = [
         block_on(limiter.check(check.idempotent("a", minute))).map(drop),

@@ -1,9 +1,7 @@
 //! A model of Workers KV on virtual time: it can be late, cached, throttled and lossy.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 
 use pollster::block_on;
 use proptest::prelude::*;
@@ -13,8 +11,7 @@ use tidegate_core::{
     Accuracy, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, LimiterExt, Millis, Policy, Quota, Rule,
     UnixMillis,
 };
-
-pub(crate) const START: UnixMillis = UnixMillis::new(1_800_000_000_000);
+use tidegate_testing::{NOW, turn};
 
 /// How a namespace behaves. By default, every write is visible everywhere at once, and nothing fails.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,19 +142,6 @@ impl Kv {
     }
 }
 
-/// Lets all other requests run first, as a network round trip does.
-async fn turn() {
-    let mut waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl BestEffort for Kv {
     fn capabilities(&self) -> Capabilities {
         Capabilities::EXACT.accuracy(Accuracy::Approximate(Drift::LAST_WRITER_WINS))
@@ -193,7 +177,7 @@ impl Edge {
     }
 
     pub(crate) fn with_config(isolates: usize, locations: usize, faults: Faults, config: Config) -> Self {
-        let world = World { now: START, faults, draws: 7, ..World::default() };
+        let world = World { now: NOW, faults, draws: 7, ..World::default() };
         let kv = Kv { world: Arc::new(Mutex::new(world)), location: 0, isolate: 0 };
         let made = (0..isolates).map(|place| Isolate::new(1_000 + place as u64, config)).collect();
         Self { kv, isolates: made, locations, flushes: vec![None; isolates] }
@@ -257,20 +241,6 @@ impl Edge {
     }
 }
 
-/// Runs futures concurrently, one step of each at a time.
-pub(crate) fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut slots: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    block_on(poll_fn(|context| {
-        for (future, answer) in slots.iter_mut().filter(|slot| slot.1.is_none()) {
-            if let Poll::Ready(ready) = future.as_mut().poll(context) {
-                *answer = Some(ready);
-            }
-        }
-        if slots.iter().all(|slot| slot.1.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    }));
-    slots.into_iter().filter_map(|slot| slot.1).collect()
-}
-
 /// Policies with small numbers, so that limits are reached and windows end.
 pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     let windows = (1u64..12, prop::sample::select(vec![500u64, 3_000, 20_000]));
@@ -320,7 +290,7 @@ impl Truth {
                     counted + cost * window <= limit * window
                 }
                 Rule::TokenBucket(rule) => {
-                    let (mut level, mut at) = (0u64, START);
+                    let (mut level, mut at) = (0u64, NOW);
                     for (then, charged) in self.0.iter().copied().chain([(now, cost)]) {
                         level = level.saturating_sub(then.since(at).get() * rule.refill()) + charged * rule.per().get();
                         at = then;

@@ -1,18 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use tidegate_core::lending::{Question, Returned};
-use tidegate_core::{Check, Error, ErrorKind, Key, Millis, Operation, Policy, Quota, Settle, UnixMillis};
+use tidegate_core::{Check, ErrorKind, Millis, Operation, Policy, Quota, Settle, UnixMillis};
+use tidegate_testing::{MINUTE, NOW, key, per_minute, policy, policy_of};
 
 use super::Call;
 use crate::script::Script;
 use crate::settings::Clock;
-
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-const MINUTE: Millis = Millis::from_secs(60);
-
-fn of<const N: usize>(quotas: [Result<Quota, Error>; N]) -> Policy {
-    Policy::new("api", quotas.map(Result::unwrap)).unwrap()
-}
 
 /// What the arithmetic of the short script is exact for.
 #[test]
@@ -20,40 +14,46 @@ fn the_short_script_decides_on_small_numbers() {
     let printed = 100_000_000_000_000;
     let ahead = tidegate_core::MAX_CLOCK_SKEW.get();
     let script = |policy: &Policy, now: u64, cost: u64, clock| {
-        let key = Key::new("ip:192.0.2.1");
+        let key = key();
         let check = Check::new(policy, &key, UnixMillis::new(now)).cost(cost);
         Call::new(Operation::Check(check), clock, Millis::ZERO).unwrap().script()
     };
     let now = NOW.get();
     let days = |days: u64| Millis::from_secs(86_400 * days);
     for (policy, now, cost, clock, expected) in [
-        (of([Quota::fixed_window((1 << 31) - 1, MINUTE)]), now, 1, Clock::Caller, Script::Plain),
-        (of([Quota::fixed_window(1 << 31, MINUTE)]), now, 1, Clock::Caller, Script::General),
-        (of([Quota::fixed_window(5, MINUTE)]), now, 5, Clock::Caller, Script::Plain),
-        (of([Quota::fixed_window(5, MINUTE)]), now, 6, Clock::Caller, Script::General),
-        (of([Quota::fixed_window(5, MINUTE)]), now, 0, Clock::Caller, Script::General),
-        (of([Quota::fixed_window(5, MINUTE)]), printed - 1, 1, Clock::Caller, Script::Plain),
-        (of([Quota::fixed_window(5, MINUTE)]), printed, 1, Clock::Caller, Script::General),
+        (policy(Quota::fixed_window((1 << 31) - 1, MINUTE)), now, 1, Clock::Caller, Script::Plain),
+        (policy(Quota::fixed_window(1 << 31, MINUTE)), now, 1, Clock::Caller, Script::General),
+        (per_minute(5), now, 5, Clock::Caller, Script::Plain),
+        (per_minute(5), now, 6, Clock::Caller, Script::General),
+        (per_minute(5), now, 0, Clock::Caller, Script::General),
+        (per_minute(5), printed - 1, 1, Clock::Caller, Script::Plain),
+        (per_minute(5), printed, 1, Clock::Caller, Script::General),
         // The server's clock is not that late.
-        (of([Quota::fixed_window(5, MINUTE)]), printed, 1, Clock::Server, Script::Plain),
-        (of([Quota::sliding_window(5, days(30))]), now, 1, Clock::Caller, Script::Plain),
+        (per_minute(5), printed, 1, Clock::Server, Script::Plain),
+        (policy(Quota::sliding_window(5, days(30))), now, 1, Clock::Caller, Script::Plain),
         (
-            of([Quota::token_bucket((printed - ahead - 1) / 1_000, 1, Millis::new(1_000))]),
+            policy(Quota::token_bucket((printed - ahead - 1) / 1_000, 1, Millis::new(1_000))),
             now,
             1,
             Clock::Caller,
             Script::Plain,
         ),
         (
-            of([Quota::token_bucket((printed - ahead) / 1_000, 1, Millis::new(1_000))]),
+            policy(Quota::token_bucket((printed - ahead) / 1_000, 1, Millis::new(1_000))),
             now,
             1,
             Clock::Caller,
             Script::General,
         ),
-        (of([Quota::sliding_log(5, MINUTE)]), now, 1, Clock::Caller, Script::General),
-        (of([Quota::fixed_window(5, MINUTE)]).charge_denied(true), now, 1, Clock::Caller, Script::General),
-        (of([Quota::fixed_window(5, MINUTE), Quota::fixed_window(9, days(1))]), now, 1, Clock::Caller, Script::General),
+        (policy(Quota::sliding_log(5, MINUTE)), now, 1, Clock::Caller, Script::General),
+        (per_minute(5).charge_denied(true), now, 1, Clock::Caller, Script::General),
+        (
+            policy_of([Quota::fixed_window(5, MINUTE), Quota::fixed_window(9, days(1))]),
+            now,
+            1,
+            Clock::Caller,
+            Script::General,
+        ),
     ] {
         assert_eq!(script(&policy, now, cost, clock), expected, "{policy:?} {now} {cost} {clock:?}");
     }
@@ -63,14 +63,15 @@ fn the_short_script_decides_on_small_numbers() {
 #[cfg(feature = "resp")]
 #[test]
 fn the_number_of_words_is_known_before() {
-    let key = Key::new("ip:192.0.2.1");
+    let key = key();
     let words = |call: &Call<'_>, script| {
         let mut count = 0;
         call.words(script, |_| count += 1);
         (count, call.word_count(script))
     };
-    let bucket = of([Quota::token_bucket(5, 1, MINUTE)]);
-    let slots = of([Quota::concurrency(2, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_log(5, MINUTE)]);
+    let bucket = policy(Quota::token_bucket(5, 1, MINUTE));
+    let slots =
+        policy_of([Quota::concurrency(2, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_log(5, MINUTE)]);
     for policy in [&bucket, &slots] {
         let check = Check::new(policy, &key, NOW);
         let fullest = Operation::Check(check.idempotent("request-1", MINUTE));
@@ -92,7 +93,7 @@ fn the_number_of_words_is_known_before() {
 /// An answer says the time and the cost where the caller cannot know them.
 #[test]
 fn an_answer_without_what_the_server_decided_by_is_corrupt() {
-    let (policy, key) = (of([Quota::fixed_window(5, MINUTE)]), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(5), key());
     let check = Check::new(&policy, &key, NOW);
     let settle = Settle::new(&policy, &key, "request-1", 1, NOW);
     for (operation, clock, tells) in [
@@ -110,7 +111,7 @@ fn an_answer_without_what_the_server_decided_by_is_corrupt() {
 
 #[test]
 fn a_question_is_a_word() {
-    let (policy, key) = (of([Quota::fixed_window(100, MINUTE)]), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(100), key());
     let back = Some(Returned { loan: 7, unspent: 1, kept: 2 });
     let question = Question { wanted: 8, within: Millis::from_secs(1), lifetime: MINUTE, back };
     let call = Call::lend(Check::new(&policy, &key, NOW), question, Clock::Caller, Millis::ZERO).unwrap();
@@ -134,7 +135,7 @@ fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
         lifetime: Millis::new(number("lifetime")),
         back: Some(Returned { loan: number("loan"), unspent: number("unspent"), kept: number("kept") }),
     };
-    let (policy, key) = (of([Quota::fixed_window(100, MINUTE)]), Key::new("ip:192.0.2.1"));
+    let (policy, key) = (per_minute(100), key());
     let now = UnixMillis::new(table["now"].as_u64().unwrap());
     let call = Call::lend(Check::new(&policy, &key, now), question, Clock::Caller, Millis::ZERO).unwrap();
     for row in table["rows"].as_array().unwrap() {

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-use crate::support::{NOW, Server, key};
+use crate::support::Server;
 use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt, Millis, Policy, Quota, Refund, Settle};
 use tidegate_redis::{Config, Redis, RedisLimiter};
+use tidegate_testing::{NOW, key};
 
 const GUIDE: &str = include_str!("../../../../core/docs/replicas.md");
 

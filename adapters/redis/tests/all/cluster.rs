@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{MIN_TTL, NOW, Server, bucket, one_of_each};
+use crate::support::{MIN_TTL, Server};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Lease;
 use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, LimiterExt, Millis, Origin, Platform, Policy, Quota};
 use tidegate_redis::{Config, Redis, RedisLimiter};
+use tidegate_testing::{MINUTE, NOW, bucket, key, of_each_algorithm, policy};
 
 fn cli(port: u16, arguments: &[&str]) -> String {
     let output =
@@ -49,7 +50,7 @@ fn owner<'a>(nodes: &'a [Server], key: &str) -> &'a Server {
 async fn a_cluster_is_exact_and_keeps_a_keys_parts_together() {
     let mut nodes = cluster();
     let limiters: Vec<_> = (0..3).map(|_| Arc::new(limiter(&nodes))).collect();
-    for policy in one_of_each(20) {
+    for policy in of_each_algorithm(20, 20, MINUTE) {
         let tasks: Vec<_> = (0..1_000)
             .map(|place| {
                 let (limiter, policy) = (Arc::clone(&limiters[place % 3]), policy.clone());
@@ -114,7 +115,7 @@ async fn a_dead_cluster_is_unavailable_without_a_wait() {
     let url = format!("redis://127.0.0.1:{}", crate::support::free_port());
     let limiter = Redis::new(Config::cluster([url]).deadline(crate::support::DEADLINE)).unwrap().limiter();
     let began = Instant::now();
-    let error = limiter.check(Check::new(&bucket(1), &crate::support::key(), NOW)).await.unwrap_err();
+    let error = limiter.check(Check::new(&bucket(1), &key(), NOW)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(began.elapsed() < crate::support::AT_ONCE, "{:?}", began.elapsed());
 }
@@ -157,7 +158,7 @@ async fn limiters_borrow_from_every_node() {
     let config = || Config::cluster(nodes.iter().map(Server::url)).min_ttl(MIN_TTL).deadline(crate::support::DEADLINE);
     let lease = Lease::new(20, Millis::from_secs(10));
     let limiters: Vec<_> = (0..2).map(|_| Redis::new(config()).unwrap().lending(lease).unwrap()).collect();
-    let policy = Policy::new("api", [Quota::fixed_window(500, Millis::from_secs(86_400)).unwrap()]).unwrap();
+    let policy = policy(Quota::fixed_window(500, Millis::from_secs(86_400)));
     for user in 0..8 {
         let (key, mut admitted, mut lent) = (Key::new(format!("user-{user}")), 0, 0);
         for place in 0..1_200 {

@@ -8,11 +8,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    AT_ONCE, DEADLINE, MIN_TTL, NOW, Server, admitted, bucket, burst, deaf_proxy, delaying_proxy, key, lying_proxy,
-};
+use crate::support::{AT_ONCE, DEADLINE, MIN_TTL, Server, admitted, burst, deaf_proxy, delaying_proxy, lying_proxy};
 use tidegate_core::{Check, Error, ErrorKind, LimiterExt, Millis};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
+use tidegate_testing::{NOW, bucket, key};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A limiter whose server is at the address of a proxy.

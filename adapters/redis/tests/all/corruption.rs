@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-use crate::support::{NOW, Server, key, one_of_each};
+use crate::support::Server;
 use tidegate_core::lending::Question;
 use tidegate_core::{Block, Check, ErrorKind, Key, Keys, LimiterExt, Millis, Policy, Quota, Refund};
+use tidegate_testing::{MINUTE, NOW, key, of_each_algorithm, policy};
 
 #[tokio::test]
 async fn a_foreign_value_is_corrupt_and_left_unchanged() {
@@ -114,7 +115,7 @@ async fn a_plain_check_of_a_foreign_value_is_corrupt_too() {
     let mut connection = server.connection();
     let (limiter, key) = (server.limiter(), key());
     let (now, far, over) = (NOW.get(), (1_u64 << 48) - 16_656, (1_u64 << 51) + 1);
-    for policy in one_of_each(10) {
+    for policy in of_each_algorithm(10, 10, MINUTE) {
         let name = format!("{{tg1:api:{}60000:ip:192.0.2.1}}", policy.quotas()[0].rule().code());
         let mut met = 0;
         for part in ["fw1", "sw1", "tb1", "lb1", "fw2", " fw1", ""] {
@@ -215,7 +216,7 @@ async fn foreign_loans_are_corrupt_and_left_unchanged() {
     let server = Server::start();
     let mut connection = server.connection();
     let (limiter, key, second) = (server.limiter(), key(), Millis::from_secs(1));
-    let policy = Policy::new("api", [Quota::fixed_window(10, second).unwrap()]).unwrap();
+    let policy = policy(Quota::fixed_window(10, second));
     let name = "{tg1:api:fw1000:ip:192.0.2.1}";
     let (now, last) = (NOW.get(), 16 * NOW.get());
     let good = format!("fw1 {now} 6;ln1 {last} 32 {}:1:{} {last}:2:{};", last - 16, now + 400, now + 900);

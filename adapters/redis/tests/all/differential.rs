@@ -10,7 +10,7 @@ use proptest::prop_assert_eq;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tidegate_core::{Check, Error, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
 use tidegate_testing::crowd::{self, Crowd};
-use tidegate_testing::{History, LAST, Plausibility, Step, Steps, history};
+use tidegate_testing::{History, LAST, NOW, Plausibility, Step, Steps, history};
 use tokio::runtime::Runtime;
 
 async fn replay(redis: &impl Limiter, key: &Key, history: &History) -> Result<(), TestCaseError> {
@@ -124,7 +124,7 @@ fn redis_decides_as_the_reference_does() {
 
 /// Several users and tenants, with policies of several dimensions, concurrency limits and penalties.
 async fn replay_crowd(redis: &impl Limiter, crowd: &Crowd, prefix: &str) -> Result<(), TestCaseError> {
-    let (memory, mut now) = (MemoryLimiter::with_shards(4), UnixMillis::new(1_800_000_000_000));
+    let (memory, mut now) = (MemoryLimiter::with_shards(4), NOW);
     for (place, step) in crowd.moves.iter().enumerate() {
         now = crowd::clock(now, step.1);
         let told = crowd::take(redis, &crowd.policy, *step, now, prefix).await;

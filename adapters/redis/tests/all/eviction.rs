@@ -2,57 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{NOW, Server, bucket, key};
+use crate::support::Server;
 use tidegate_core::{Check, LimiterExt};
 use tidegate_redis::Config;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-/// The warnings of this crate.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{field}={value:?} ").unwrap();
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "tidegate" && *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use tidegate_testing::{Log, NOW, bucket, key};
 
 /// The warnings after some checks over two connections, one of which the server has closed.
 async fn warnings(server: &Server, configure: impl FnOnce(Config) -> Config) -> Vec<String> {
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let log = Log::default();
+    let _guard = log.record();
     let limiter = server.limiter_with(configure);
     let (policy, key) = (bucket(1_000), key());
     for round in 0..3 {
@@ -71,8 +31,7 @@ async fn warnings(server: &Server, configure: impl FnOnce(Config) -> Config) -> 
         limiter.store().ping().await.unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let told = warnings.0.lock().unwrap();
-    told.clone()
+    log.take_lines().into_iter().filter(|line| line.starts_with("WARN")).collect()
 }
 
 #[tokio::test]

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{NOW, Server, admitted, bucket, burst, key, one_of_each};
+use crate::support::{Server, admitted, burst};
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{Check, ErrorKind, Key, LimiterExt, MAX_CLOCK_SKEW, Millis, Policy, Quota, UnixMillis};
 use tidegate_redis::{Config, Redis};
+use tidegate_testing::{MINUTE, NOW, bucket, key, of_each_algorithm, per_minute, policy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_concurrent_requests_admit_exactly_the_limit() {
     let server = Server::start();
     let limiters: Vec<_> = (0..4).map(|_| Arc::new(server.limiter())).collect();
-    for policy in one_of_each(100) {
+    for policy in of_each_algorithm(100, 100, MINUTE) {
         let answers = burst(&limiters, &policy, 1_000).await;
         assert_eq!(admitted(&answers), 100, "{policy:?}");
         let mut remaining: Vec<_> = answers
@@ -138,7 +139,7 @@ async fn a_killed_server_is_unavailable_without_a_wait_and_never_overadmits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flood_is_contention_and_not_a_store_failure() {
     let server = Server::start();
-    let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).unwrap()]).unwrap();
+    let policy = per_minute(100);
     let limiter = Arc::new(server.limiter_with(|config| config.deadline(Millis::from_secs(2))));
     assert!(limiter.check(Check::new(&policy, &key(), NOW)).await.unwrap().is_allowed());
     let answers = burst(&[limiter], &policy, 60_000).await;
@@ -252,7 +253,7 @@ async fn a_sliding_window_compares_products_beyond_a_double_to_the_unit() {
     let limiter = server.limiter();
     // A prime, so that the share of the window before is never whole.
     let window = 1_000_003;
-    let policy = Policy::new("api", [Quota::sliding_window(MAX_UNITS, Millis::new(window)).unwrap()]).unwrap();
+    let policy = policy(Quota::sliding_window(MAX_UNITS, Millis::new(window)));
     for user in 1..200 {
         let key = Key::new(format!("user:{user}"));
         let before = MAX_UNITS - user * 7_919;

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use crate::support::{NOW, Server, key, one_of_each};
+use crate::support::Server;
 use tidegate_core::{Check, LimiterExt, Millis, Policy, Quota, Settle, UnixMillis};
+use tidegate_testing::{MINUTE, NOW, key, of_each_algorithm, policy};
 
 fn keys(connection: &mut redis::Connection) -> Vec<String> {
     redis::cmd("KEYS").arg("*").query(connection).unwrap()
@@ -16,7 +17,7 @@ async fn a_key_expires_when_it_is_unused_again() {
     let server = Server::start();
     let mut connection = server.connection();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
-    for policy in one_of_each(10) {
+    for policy in of_each_algorithm(10, 10, MINUTE) {
         let decision = limiter.check(Check::new(&policy, &key(), NOW).cost(3)).await.unwrap();
         let life_ms = i64::try_from(decision.binding().reset_after().unwrap().get()).unwrap();
         let stored = keys(&mut connection);
@@ -33,7 +34,7 @@ async fn a_key_expires_when_it_is_unused_again() {
 async fn the_answer_of_a_slot_expires_with_the_slot() {
     let server = Server::start();
     let (limiter, mut connection) = (server.limiter_with(|config| config.min_ttl(Millis::ZERO)), server.connection());
-    let policy = Policy::new("api", [Quota::concurrency(2, Millis::from_secs(30)).unwrap()]).unwrap();
+    let policy = policy(Quota::concurrency(2, Millis::from_secs(30)));
     let key = key();
     for token in ["held", "released"] {
         let check = Check::new(&policy, &key, NOW).idempotent(token, Millis::ZERO);
@@ -70,7 +71,7 @@ async fn the_longest_quota_decides_the_expiry() {
 async fn expired_keys_are_gone() {
     let server = Server::start();
     let limiter = server.limiter_with(|config| config.min_ttl(Millis::ZERO));
-    let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::new(60)).unwrap()]).unwrap();
+    let policy = policy(Quota::token_bucket(1, 1, Millis::new(60)));
     let key = key();
     let check = Check::new(&policy, &key, NOW).idempotent("token", Millis::new(80));
     assert!(limiter.check(check).await.unwrap().is_allowed());
@@ -84,7 +85,7 @@ async fn expired_keys_are_gone() {
 async fn a_request_of_cost_zero_stores_nothing() {
     let server = Server::start();
     let limiter = server.limiter();
-    for policy in one_of_each(3) {
+    for policy in of_each_algorithm(3, 3, MINUTE) {
         assert!(limiter.check(Check::new(&policy, &key(), NOW).cost(0)).await.unwrap().is_allowed());
         assert!(!limiter.check(Check::new(&policy, &key(), NOW).cost(4)).await.unwrap().is_allowed());
     }

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{AT_ONCE, DEADLINE, NOW, Server, bucket, free_port, key};
+use crate::support::{AT_ONCE, DEADLINE, Server, free_port};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt, Millis};
 use tidegate_redis::{Config, Redis};
+use tidegate_testing::{NOW, bucket, key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -7,8 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{NOW, Server, key};
+use crate::support::Server;
 use tidegate_core::{Check, ErrorKind, Fallback, Limiter, LimiterExt, Millis, Policy, Quota, Settle};
+use tidegate_testing::{NOW, key, policy};
 
 const SLOTS: u64 = 100;
 
@@ -36,7 +37,7 @@ async fn work(limiter: &impl Limiter, policy: &Policy, token: &str) {
 async fn after_stalls_no_slot_is_left_behind() {
     let server = Server::start();
     let store = server.limiter_with(|config| config.deadline(Millis::new(50)));
-    let policy = Arc::new(Policy::new("api", [Quota::concurrency(SLOTS, Millis::from_secs(600)).unwrap()]).unwrap());
+    let policy = Arc::new(policy(Quota::concurrency(SLOTS, Millis::from_secs(600))));
     // On virtual time, which stands still, no pause would end.
     let limiter = Arc::new(Fallback::new(store, 10).unwrap().breaker(1, Millis::ZERO));
     work(&*limiter, &policy, "first").await;

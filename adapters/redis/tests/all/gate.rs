@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use crate::support::{NOW, Server};
+use crate::support::Server;
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Origin, Platform};
+use tidegate_testing::NOW;
 
 const LIMIT: u64 = 1_000;
 

@@ -4,9 +4,10 @@
 
 use std::sync::Mutex;
 
-use crate::support::{NOW, Server, bucket, key};
+use crate::support::Server;
 use tidegate_core::{Check, Error, ErrorKind, LimiterExt, Millis, UnixMillis};
 use tidegate_redis::{Answer, Clock, Connection, RedisOver};
+use tidegate_testing::{NOW, bucket, key};
 
 /// A blocking client.
 struct Blocking(Mutex<redis::Connection>);

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{NOW, Server, key};
+use crate::support::Server;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use redis::ConnectionLike as _;
@@ -12,6 +12,7 @@ use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{Check, Millis, Operation, Policy, Quota, UnixMillis};
 use tidegate_redis::wire::{Call, Script};
 use tidegate_redis::{Clock, batch_script};
+use tidegate_testing::{NOW, key};
 
 /// A check, and the text that is stored before it.
 #[derive(Clone, Debug)]

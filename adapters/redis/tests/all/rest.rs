@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::support::rest::{Endpoint, TOKEN};
-use crate::support::{NOW, Server, admitted, bucket, burst, deaf_proxy, free_port, key, one_of_each};
+use crate::support::{Server, admitted, burst, deaf_proxy, free_port};
 use tidegate_core::{Check, ErrorKind, Key, LimiterExt, Millis, Refund, UnixMillis};
 use tidegate_redis::{Clock, Rest, RestConfig};
+use tidegate_testing::{MINUTE, NOW, bucket, key, of_each_algorithm};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn both_protocols_and_both_scripts_share_exact_counts() {
@@ -19,7 +20,7 @@ async fn both_protocols_and_both_scripts_share_exact_counts() {
     let redis = [Arc::new(server.limiter())];
     let plain = [Arc::new(endpoint.limiter_with(|config| config))];
     let locking = [Arc::new(endpoint.limiter_with(|config| config.key_locking(true)))];
-    for policy in one_of_each(100) {
+    for policy in of_each_algorithm(100, 100, MINUTE) {
         let (first, second, third) =
             tokio::join!(burst(&redis, &policy, 100), burst(&plain, &policy, 100), burst(&locking, &policy, 100));
         let answers: Vec<_> = [first, second, third].into_iter().flatten().collect();

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::burst;
 use crate::support::rest::TOKEN;
-use crate::support::{NOW, bucket, burst, key};
 use serde_json::json;
 use tidegate_core::{Check, Decision, Error, ErrorKind, LimiterExt, Millis};
 use tidegate_redis::wire::Script;
 use tidegate_redis::{Clock, Rest, RestConfig, RestLimiter};
+use tidegate_testing::{NOW, bucket, key};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use wiremock::matchers::{body_string_contains, header, header_exists, method, path};

@@ -4,9 +4,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::{NOW, Server, bucket, deaf_proxy, key, one_of_each};
+use crate::support::{Server, deaf_proxy};
 use tidegate_core::{Check, ErrorKind, LimiterExt, Millis, Refund};
 use tidegate_redis::{Clock, Config, Redis};
+use tidegate_testing::{MINUTE, NOW, bucket, key, of_each_algorithm};
 
 #[tokio::test]
 async fn a_retry_after_a_lost_answer_is_charged_once() {
@@ -43,7 +44,7 @@ async fn a_retry_after_a_lost_answer_is_charged_once() {
 async fn a_denial_is_not_stored_for_its_token() {
     let server = Server::start();
     let limiter = server.limiter();
-    for policy in one_of_each(2) {
+    for policy in of_each_algorithm(2, 2, MINUTE) {
         let key = key();
         let token = "a token of any length, and with any characters: {}*\u{e9}\n".repeat(40);
         let once = Check::new(&policy, &key, NOW).cost(2).idempotent(&token, Millis::from_secs(60));

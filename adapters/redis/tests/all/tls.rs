@@ -6,9 +6,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{NOW, Server, bucket, free_port, key};
+use crate::support::{Server, free_port};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt};
 use tidegate_redis::{Config, Redis};
+use tidegate_testing::{NOW, bucket, key};
 
 fn openssl(dir: &Path, arguments: &[&str]) {
     let status =

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Check, Decision, Error, Key, Limiter, LimiterExt, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Decision, Error, Limiter, LimiterExt, Millis, Policy};
 use tidegate_redis::{Clock, Config, Redis, RedisLimiter};
+use tidegate_testing::{NOW, key};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-/// The virtual time of most tests.
-pub const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 /// Long enough that no key expires while the virtual time of a test stands still.
 pub const MIN_TTL: Millis = Millis::from_secs(3_600);
@@ -161,29 +159,6 @@ pub fn free_port() -> u16 {
             return port;
         }
     }
-}
-
-/// One policy per algorithm, each with one quota and the same limit.
-pub fn one_of_each(limit: u64) -> Vec<Policy> {
-    let minute = Millis::from_secs(60);
-    [
-        Quota::fixed_window(limit, minute),
-        Quota::sliding_window(limit, minute),
-        Quota::sliding_log(limit, minute),
-        Quota::token_bucket(limit, limit, minute),
-        Quota::leaky_bucket(limit, limit, minute),
-    ]
-    .into_iter()
-    .map(|quota| Policy::new("api", [quota.unwrap()]).unwrap())
-    .collect()
-}
-
-pub fn bucket(capacity: u64) -> Policy {
-    Policy::new("api", [Quota::token_bucket(capacity, 1, Millis::from_secs(60)).unwrap()]).unwrap()
-}
-
-pub fn key() -> Key {
-    Key::new("ip:192.0.2.1")
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {

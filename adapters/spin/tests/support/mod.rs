@@ -9,15 +9,9 @@ use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_core::store::Swap;
-use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Error, ErrorKind};
 use tidegate_spin::{Atomics, Bucket};
-
-pub(crate) const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
-pub(crate) const MINUTE: Millis = Millis::from_secs(60);
-
-pub(crate) fn fixed(limit: u64) -> Policy {
-    Policy::new("api", [Quota::fixed_window(limit, MINUTE).unwrap()]).unwrap()
-}
+use tidegate_testing::turn;
 
 /// The SQLite store of Spin 4. An operation is atomic and runs when the scheduler picks it.
 #[derive(Debug, Default)]
@@ -57,7 +51,7 @@ impl Model {
         writes: bool,
         work: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T,
     ) -> Result<T, Error> {
-        Turn(false).await;
+        turn().await;
         if self.is_poisoned() {
             return Err(Error::new(ErrorKind::Unavailable, "the host's store has ended"));
         }
@@ -128,18 +122,6 @@ fn add_decimal(value: &mut Vec<u8>, delta: i64) -> Result<i64, Error> {
     let sum = digits.parse::<i64>().map_err(refused)? + delta;
     *value = sum.to_string().into();
     Ok(sum)
-}
-
-/// Pending once, so that the scheduler picks who runs next.
-struct Turn(bool);
-
-impl Future for Turn {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        context.waker().wake_by_ref();
-        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
-    }
 }
 
 /// Requests in flight.

@@ -8,10 +8,9 @@ use tidegate_core::{
     Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Settle, UnixMillis,
 };
 use tidegate_redis::{Clock, Config, Redis, batch_script};
+use tidegate_testing::{MINUTE, NOW, at, key};
 
-use crate::support::{DEADLINE, MIN_TTL, NOW, Server, burst, key};
-
-const MINUTE: Millis = Millis::from_secs(60);
+use crate::support::{DEADLINE, MIN_TTL, Server, burst};
 
 fn store(server: &Server) -> Redis {
     let config = Config::new(server.url()).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
@@ -92,11 +91,6 @@ async fn both_protocols_lend_of_the_same_limit() {
         assert!((880..=1_000).contains(&(by_rest + by_tcp)), "{by_rest} + {by_tcp} by {policy:?}");
     }
     assert!(endpoint.front.requests() < 3_000, "{} for 5,400 decisions", endpoint.front.requests());
-}
-
-/// `ms` after the start of the tests.
-fn at(ms: u64) -> UnixMillis {
-    NOW + Millis::new(ms)
 }
 
 #[tokio::test]

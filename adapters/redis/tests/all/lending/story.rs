@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tidegate_core::lending::Question;
 use tidegate_core::{Millis, Policy, Quota, UnixMillis};
 
-use crate::support::NOW;
+use tidegate_testing::NOW;
 
 /// A quota: its kind, limit, span and refill.
 pub(crate) type Numbers = (u8, u64, u64, u64);

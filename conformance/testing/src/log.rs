@@ -8,9 +8,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Records each event as one line of text.
-#[derive(Clone, Default)]
-pub struct Log(pub Arc<Mutex<Vec<String>>>);
+/// Records each event of Tidegate as one line of text: its level and its fields.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -38,6 +38,7 @@ impl Subscriber for Log {
 
 impl Log {
     /// Records what this thread logs, until the guard is dropped.
+    #[must_use]
     pub fn record(&self) -> DefaultGuard {
         // While there is one subscriber, tracing asks whether anyone listens only on the thread that logs an event first, and
         // keeps the answer for all threads. That may be a thread of another test.
@@ -46,8 +47,9 @@ impl Log {
         set_default(self.clone())
     }
 
-    /// The lines so far.
-    pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+    /// The lines since this was asked last.
+    #[must_use]
+    pub fn take_lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
     }
 }
