@@ -508,10 +508,23 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
         |design: &str| outcomes.iter().find(|outcome| outcome["design"] == design).map(|outcome| &outcome["over"]);
     assert_eq!(over("durable-object"), Some(&0.into()));
     assert_ne!(over("rate-limit-binding"), Some(&0.into()));
+    // Waits of a few requests, and what is billed, are beside the numbers of old.
+    let of = |design: &str| outcomes.iter().find(|outcome| outcome["design"] == design).ok_or("no such design");
+    let (object, upstash) = (of("durable-object")?, of("upstash")?);
+    assert!(object["p999_ms"].as_f64() >= object["p99_ms"].as_f64() && object["first"]["p99_ms"].as_f64() > Some(50.0));
+    assert_eq!(
+        (&object["trips"], &object["billed"]["requests"], &upstash["billed"]["requests"]),
+        (&1.0.into(), &1.0.into(), &0.0.into())
+    );
+    assert!(
+        upstash["billed"]["commands"].as_f64() > Some(3.0) && object["billed"]["rows_written"].as_f64() > Some(0.1)
+    );
+    assert!(said(&output).contains("p99.9 ms") && said(&output).contains("rows written"), "{}", said(&output));
     let page = fs::read_to_string(out.path().join("simulation.html"))?;
     for placeholder in ["/*style*/", "/*script*/", "/*data*/", "<!--body-->", "<!--chart-->"] {
         assert!(!page.contains(placeholder), "{placeholder}");
     }
+    assert!(fs::read_to_string(out.path().join("waits.svg"))?.contains("default: 5 clients, each with a limit of 20"));
     let policy = out.path().join("policy.json");
     let two = r#"{ "name": "api", "quotas": [{ "algorithm": "token_bucket", "capacity": 5, "refill": 2, "per_ms": 1000 },
         { "algorithm": "sliding_window", "limit": 20, "window_ms": 60000 }] }"#;
@@ -540,10 +553,40 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
     assert!(page.contains("<svg") && fs::read_to_string(out.path().join("chart.svg"))?.contains("workers-kv"));
     assert!(fs::read_to_string(out.path().join("worst.svg"))?.contains("where the limit is"));
 
+    // A scenario is other defaults, and what is written beside it overrides it.
+    let few = [
+        "simulate",
+        "--scenario",
+        "login",
+        "--clients",
+        "500",
+        "--seconds",
+        "10",
+        "--design",
+        "memory,redis",
+        "--json",
+    ];
+    let output = tidegate(&[&few, ["--out", &out_path].as_slice()].concat(), None)?;
+    let numbers: Value = serde_json::from_slice(&output.stdout)?;
+    let setup = numbers["setup"].to_string();
+    for part in
+        ["fixed_window of 5 in", "500 clients, 200 requests/s", "one more sends 50 at once every 1000 ms", "login"]
+    {
+        assert!(setup.contains(part), "{part}: {setup}");
+    }
+    assert_eq!((&numbers["outcomes"][1]["worst"], &numbers["outcomes"][1]["over"]), (&5.into(), &0.into()));
+    assert!(numbers["outcomes"][0]["worst"].as_u64() > Some(30), "{numbers}");
+    let help = said(&tidegate(&["simulate", "--help"], None)?);
+    for part in ["- tail:", "--clients 20000", "- login:", "- burst:"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+
     for (wrong, why) in [
         (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),
         (["--design", "redis,memry"], "\"memry\" is not a design; did you mean \"memory\"?"),
         (["--design", "durable-objects"], "did you mean \"durable-object\"? Write one of \"durable-object\", "),
+        (["--scenario", "tial"], "a similar value exists: 'tail'"),
+        (["--flood", "4000000000"], "--rate, --flood and --seconds: "),
         (["--rate", "0"], "--rate: 0 is out of range"),
         (["--limit", "0"], "0 is out of range"),
         (["--latency", "no-such.csv"], "no-such.csv: "),

@@ -226,7 +226,12 @@ async fn a_reader_sees_what_a_simulation_says_without_scrolling_sideways() -> Re
         // The price is in the last column but one. That of a million reads and writes of Workers KV is $5.50.
         let outcomes = browser.text("#outcomes").await?;
         assert!(outcomes.contains("466.73 ms 1 5.50"), "{outcomes}");
-        for selector in ["html", "#outcomes"] {
+        // Reads and writes are billed as requests.
+        let details = browser.text("#details").await?;
+        assert!(details.contains("kv-counter") && details.contains(" 2 2 0 0 0"), "{details}");
+        assert!(browser.text("#not-modelled").await?.contains("Computing takes no time"));
+        assert!(browser.text("#isolates").await?.contains("memory of its own"));
+        for selector in ["html", "#outcomes", "#details", "#waits"] {
             let wide = format!(
                 "(() => {{ const part = document.querySelector('{selector}'); return part.scrollWidth > part.clientWidth; }})()"
             );

@@ -14,6 +14,7 @@
 
 mod after_response;
 mod bars;
+mod bill;
 mod design;
 mod environment;
 mod fleet;
@@ -27,15 +28,18 @@ mod stores;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod waits;
 mod world;
 
 pub use self::bars::bars;
+pub use self::bill::Billed;
 pub use self::design::{Design, designs};
 pub use self::environment::{Assumed, Faults};
-pub use self::fleet::{Outcome, Setup, simulate, simulate_all};
+pub use self::fleet::{First, Outcome, Setup, simulate, simulate_all};
 pub use self::isolate::{Fleet, Isolate};
 pub use self::model::Model;
 pub use self::page::{Simulation, chart, page, percent};
 pub use self::place::{PLACES, Place, Places};
-pub use self::traffic::Traffic;
+pub use self::traffic::{Flood, Traffic};
+pub use self::waits::waits;
 pub use self::world::World;

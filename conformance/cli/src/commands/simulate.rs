@@ -1,3 +1,5 @@
+mod scenario;
+
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -7,11 +9,13 @@ use comfy_table::Table;
 use tidegate_core::internal::Suggestion;
 use tidegate_core::{Millis, Policy, Quota};
 use tidegate_harness::output::outln;
+use tidegate_traffic::page::grouped;
 use tidegate_traffic::simulate::{
-    Assumed, Design, Faults, Outcome, Places, Setup, Simulation, Traffic, bars, chart, designs, page, percent,
-    simulate_all,
+    Assumed, Design, Faults, Flood, Outcome, Places, Setup, Simulation, Traffic, bars, chart, designs, page, percent,
+    simulate_all, waits,
 };
 
+use self::scenario::defaults_of;
 use super::ask::ask;
 use super::quota::in_words;
 use crate::program::{Failure, tell};
@@ -19,13 +23,15 @@ use crate::program::{Failure, tell};
 const EXAMPLES: &str = "\
 Examples:
   tidegate simulate                                1,000 requests a minute for each of 50 clients, at three places
+  tidegate simulate --scenario tail                20,000 addresses, of which hardly one comes near its limit
+  tidegate simulate --scenario login --limit 10 --design redis,redis-leased
   tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
   tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
   tidegate simulate --design durable-object-leased,redis --json
   tidegate simulate --design upstash,upstash-fallback --outage 60..90 --loss 0.1
 
-Writes simulation.html, simulation.json, chart.svg and worst.svg, the most that each design admits, to --out. The same --seed
-gives the same numbers.
+Writes to --out: simulation.html, simulation.json, chart.svg (excess and round trips), waits.svg (excess and p99) and worst.svg
+(the most that each design admits). The same --seed gives the same numbers.
 Exit codes: 0 success, 2 the command line or an input is wrong.";
 
 /// The most requests of a simulation, which takes about 40 bytes for each, and 1.5 KB while it waits.
@@ -50,6 +56,9 @@ pub(super) struct Args {
 /// A limit, and the fleet and the traffic that it meets.
 #[derive(Debug, clap::Args)]
 pub(super) struct FleetArgs {
+    /// A limit and traffic under a name. Options beside it override its values.
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = scenario::names())]
+    scenario: String,
     /// A policy as JSON, with all its quotas: { "name": "api", "quotas": [{ "algorithm": "token_bucket", "capacity": 20, "refill": 10,
     /// "per_ms": 1000 }] }. Replaces the next four options.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithm", "limit", "window_ms", "refill"])]
@@ -58,7 +67,7 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "NAME", default_value = "fixed_window", value_parser = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"])]
     algorithm: String,
     /// The limit of each client, or the capacity of its bucket.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, default_value_ifs = defaults_of("limit"))]
     limit: u64,
     /// The window, or the time in which a bucket gets its refill.
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
@@ -79,17 +88,23 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     isolate_seconds: u64,
     /// How many clients send requests.
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, default_value_ifs = defaults_of("clients"))]
     clients: u32,
     /// All requests in a second.
-    #[arg(long, value_name = "N", default_value_t = 1_000.0)]
+    #[arg(long, value_name = "N", default_value_t = 1_000.0, default_value_ifs = defaults_of("rate"))]
     rate: f64,
     /// How unequal clients are: the client of rank r sends in proportion to 1 / r^N.
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, default_value_ifs = defaults_of("skew"))]
     skew: f64,
     /// At how many places a client's requests arrive. The default is all of them.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", default_value_ifs = defaults_of("roaming"))]
     roaming: Option<usize>,
+    /// How many requests one more client sends at once, from all places. The default is none.
+    #[arg(long, value_name = "N", default_value_t = 0, default_value_ifs = defaults_of("flood"))]
+    flood: u32,
+    /// After which time it sends them again.
+    #[arg(long, value_name = "MS", default_value_t = 60_000, default_value_ifs = defaults_of("flood-ms"), value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    flood_ms: u32,
     /// The share of messages between isolates and stores that are lost.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     loss: f64,
@@ -100,7 +115,7 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "FROM..TO", value_parser = seconds)]
     outage: Vec<Range<u32>>,
     /// For how long requests arrive.
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "N", default_value_t = 300, default_value_ifs = defaults_of("seconds"), value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
     /// What the traffic follows from.
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -112,6 +127,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let setup = args.fleet.setup().map_err(usage)?;
     let chosen = args.designs().map_err(usage)?;
     let mut simulation = Simulation {
+        title: args.fleet.title(&setup),
         setup: args.fleet.in_words(&setup),
         assumptions: setup.assumed.in_words(&setup.faults),
         ..Simulation::default()
@@ -135,6 +151,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ("simulation.html", page),
         ("simulation.json", json.clone()),
         ("chart.svg", chart(&simulation.outcomes)),
+        ("waits.svg", waits(&simulation.outcomes, &simulation.title)),
         ("worst.svg", bars(&simulation.outcomes, limit)),
     ];
     fs::create_dir_all(&args.out).map_err(|error| usage(format!("{}: {error}", args.out.display())))?;
@@ -146,10 +163,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         outln!("{json}");
     } else {
         outln!("{}", table(&simulation.outcomes));
+        outln!("{}", details(&simulation.outcomes));
         for (design, why) in &simulation.left_out {
             outln!("{design} is left out: {why}");
         }
-        outln!("simulation.html, simulation.json, chart.svg and worst.svg are in {}", args.out.display());
+        outln!("simulation.html, simulation.json, chart.svg, waits.svg and worst.svg are in {}", args.out.display());
     }
     Ok(())
 }
@@ -195,19 +213,20 @@ impl FleetArgs {
         if !(0.0..=100.0).contains(&self.loss) {
             return Err(format!("--loss: {} is out of range; write 0 to 100", self.loss));
         }
-        let requests = self.rate * f64::from(self.seconds);
-        if requests > REQUESTS_MAX {
-            return Err(format!(
-                "--rate x --seconds: {requests} requests are more than fit in memory; write {REQUESTS_MAX} at most"
-            ));
-        }
         let faults =
             Faults { loss: self.loss / 100.0, clock_skew_ms: self.clock_skew_ms, outages: self.outage.clone() };
         let roaming = self.roaming.unwrap_or(places.count()).clamp(1, places.count());
         let (clients, rate, skew, seconds) = (self.clients, self.rate, self.skew, self.seconds);
+        let flood = (self.flood > 0).then_some(Flood { requests: self.flood, every_ms: self.flood_ms });
+        let traffic = Traffic { clients, rate, skew, roaming, seconds, flood };
+        let requests = traffic.requests();
+        if requests > REQUESTS_MAX {
+            let of = if flood.is_some() { "--rate, --flood and --seconds" } else { "--rate x --seconds" };
+            return Err(format!("{of}: {requests} requests are more than fit in memory; write {REQUESTS_MAX} at most"));
+        }
         Ok(Setup {
             policy: self.policy()?,
-            traffic: Traffic { clients, rate, skew, roaming, seconds },
+            traffic,
             places: Arc::new(places),
             isolates: self.isolates.into(),
             isolate_seconds: self.isolate_seconds,
@@ -234,14 +253,27 @@ impl FleetArgs {
         quota.and_then(|quota| Policy::new("api", [quota])).map_err(|error| error.to_string())
     }
 
+    /// What is simulated, in a line.
+    fn title(&self, setup: &Setup) -> String {
+        let Setup { policy, traffic, .. } = setup;
+        let limit = grouped(policy.quotas()[0].rule().limit());
+        format!("{}: {} clients, each with a limit of {limit}", self.scenario, grouped(traffic.clients))
+    }
+
     fn in_words(&self, setup: &Setup) -> Vec<(&'static str, String)> {
         vec![
             ("limit", format!("{}, for each client", in_words(&setup.policy))),
             (
                 "traffic",
                 format!(
-                    "{} clients, {} requests/s in all, skew {}, {} s",
-                    self.clients, self.rate, self.skew, self.seconds
+                    "{} clients, {} requests/s in all, skew {}, {} s{}",
+                    self.clients,
+                    self.rate,
+                    self.skew,
+                    self.seconds,
+                    setup.traffic.flood.map_or_else(String::new, |Flood { requests, every_ms }| format!(
+                        "; one more sends {requests} at once every {every_ms} ms"
+                    ))
                 ),
             ),
             (
@@ -250,6 +282,7 @@ impl FleetArgs {
             ),
             ("isolates", format!("{} at each place, each for about {} s", self.isolates, self.isolate_seconds)),
             ("seed", self.seed.to_string()),
+            ("scenario", self.scenario.clone()),
         ]
     }
 }
@@ -309,6 +342,40 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
             outcome.usd_per_million.map_or_else(String::new, |usd| format!("{usd:.2}")),
             errors.to_string(),
         ]);
+    }
+    table
+}
+
+/// How long requests wait that are slow or new, and what goes over the network for a decision.
+fn details(outcomes: &[Outcome]) -> Table {
+    let columns = [
+        "design",
+        "",
+        "p99.9 ms",
+        "new, %",
+        "new p50 ms",
+        "new p99 ms",
+        "trips",
+        "requests",
+        "commands",
+        "rows read",
+        "rows written",
+    ];
+    let mut table = tidegate_traffic::table(columns, 2..columns.len());
+    for Outcome { design, parameter, p999_ms, first, trips, billed, .. } in outcomes {
+        let numbers = [
+            *p999_ms,
+            first.percent,
+            first.p50_ms,
+            first.p99_ms,
+            *trips,
+            billed.requests,
+            billed.commands,
+            billed.rows_read,
+            billed.rows_written,
+        ];
+        let numbers = numbers.map(|number| number.to_string());
+        table.add_row([(*design).to_owned(), parameter.clone()].into_iter().chain(numbers));
     }
     table
 }

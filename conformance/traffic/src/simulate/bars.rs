@@ -83,7 +83,7 @@ pub fn bars(outcomes: &[Outcome], limit: u64) -> String {
 }
 
 /// One outcome of each design.
-fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
+pub(super) fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
     let known = designs();
     let is_default = |outcome: &Outcome| {
         known

@@ -75,6 +75,8 @@ pub struct Assumed {
     pub kv_deadline_us: u64,
     /// Whether a compare-and-swap compares, as all platforms document.
     pub swaps_compare: bool,
+    /// Whether what an isolate asks or tells one server about several keys at the same moment is one trip: a pipeline.
+    pub pipelines: bool,
 }
 
 impl Default for Assumed {
@@ -92,6 +94,7 @@ impl Default for Assumed {
             redis_deadline_us: 250_000,
             kv_deadline_us: 5_000_000,
             swaps_compare: true,
+            pipelines: true,
         }
     }
 }
@@ -109,6 +112,8 @@ impl Assumed {
             binding_sync_us: 0,
             fastly_replication_us: u64::MAX,
             akamai_replication_us: 0,
+            // Their calls are counted one by one.
+            pipelines: false,
             ..Self::default()
         }
     }
@@ -157,6 +162,12 @@ impl Assumed {
             "Redis and Upstash decide and lend as the core does, which the conformance suite shows, and answer without further delay. A \
              decision writes, so a read replica serves none."
                 .into(),
+            "What an isolate asks or tells one server about several keys at the same moment is one trip, a pipeline, and as many \
+             commands as apart. Each object has requests of its own."
+                .into(),
+            "An object sets an alarm and removes expired rows as the adapter does, also after the last request. Both are billed as \
+             rows written (https://developers.cloudflare.com/durable-objects/platform/pricing/)."
+                .into(),
         ];
         if *faults == Faults::default() {
             words.push("Clocks agree, no message is lost, and every store answers.".into());
@@ -177,6 +188,37 @@ impl Assumed {
     }
 }
 
+/// What isolates are in a simulation.
+pub(super) const ISOLATES: [&str; 4] = [
+    "An isolate is what serves requests and has memory of its own: a Worker's isolate, a function's instance or a process. A place has \
+     several, which share nothing but the store. Each request goes to one of them at random.",
+    "In its memory, an isolate has what the adapter keeps there: loans, a deny cache, counts of its own, a breaker. Another isolate takes \
+     its place after half of its life to one and a half. It knows nothing, and what was lent to the one before stays lent until the loan \
+     ends.",
+    "So each client is new to each isolate once in its life. These first requests have columns of their own: where decisions are \
+     otherwise made in memory, they are what waits.",
+    "Some designs decide in the isolate alone. `memory` counts in each isolate without the others, so that it admits the limit times the \
+     isolates that a client reaches. `workers-kv` and `synchronized` count in each isolate, too, and share their counts later. \
+     `…-leased` spend in the isolate what the store has lent.",
+];
+
+/// What a simulation leaves out.
+pub(super) const NOT_MODELLED: [&str; 8] = [
+    "Computing takes no time: not in isolates, and not at servers, which have no queue. Only objects have one. A server that is too busy, \
+     slow queries, garbage collection and cold starts are missing.",
+    "A message is late or lost, and otherwise there is no network: no connections to open, no TLS, no retransmission, no bandwidth.",
+    "Requests of a client are independent of each other and of their answers, at a rate that stays the same. Real clients come back after \
+     a denial, load pages with many requests, and sleep at night. A flood is the only exception.",
+    "Platforms prefer isolates that are warm, and start more under load. Here, the number is fixed, and each isolate is as likely as the \
+     others, so that more requests are new to their isolate than in reality.",
+    "Objects do not move, and are not evicted. What Cloudflare bills for the time that they are active is not in the price, nor are free \
+     allowances, bandwidth, storage and read regions.",
+    "A Redis server has no replicas and loses nothing. A cluster is one server.",
+    "Isolates do nothing for leases after a response: a request that finds a loan spent waits for the next one, as in a Worker without \
+     `waitUntil`. Reports of one pipeline arrive each after a delay of its own.",
+    "Each client has one limit. Several rules, groups, tokens, settlements and refunds are tested by the fixtures of the suite.",
+];
+
 impl Environment {
     pub(super) fn new(world: World, places: Arc<Places>, assumed: Assumed, faults: Faults, seed: u64) -> Self {
         let random = Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(!seed)));
@@ -189,6 +231,13 @@ impl Environment {
 
     pub(super) fn operations(&self) -> Operations {
         locked(&self.operations).clone()
+    }
+
+    /// Counts a call of a script for a key, unless it travels with the one before.
+    pub(super) fn count_script_call(&self, pipeline: &Pipeline, key: &str) {
+        if pipeline.begins_with(key, self.world.now_us()) || !self.assumed.pipelines {
+            self.count(Operation::ScriptCall, 1);
+        }
     }
 
     /// How far the clock of a new isolate is off, in milliseconds.
@@ -239,6 +288,28 @@ impl Environment {
     fn is_down(&self, now_us: u64) -> bool {
         let second = (now_us - START_US) / 1_000_000;
         self.faults.outages.iter().any(|outage| (outage.start.into()..outage.end.into()).contains(&second))
+    }
+}
+
+/// What an isolate sends to a server. What it sends about several keys at the same moment travels together. Calls for the same key do
+/// not: they are checks, of which no adapter waits for another.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pipeline {
+    /// When the last trip began, and with which key.
+    last: Arc<Mutex<(u64, String)>>,
+}
+
+impl Pipeline {
+    /// Whether a call for a key is not of the last trip, but the first of another one.
+    fn begins_with(&self, key: &str, now_us: u64) -> bool {
+        let mut last = locked(&self.last);
+        let (began_us, first) = &mut *last;
+        let begins = *began_us != now_us || first == key;
+        if begins {
+            *began_us = now_us;
+            key.clone_into(first);
+        }
+        begins
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use foldhash::{HashSet, HashSetExt as _};
 use serde::Serialize;
 use tidegate_conformance::operation::{self, Operation, PerDecision};
 use tidegate_core::{Check, ErrorKind, Key, LimiterExt as _, Origin, Policy};
 
+use super::bill::{Billed, trips};
 use super::design::Design;
 use super::environment::{Assumed, Environment, Faults};
 use super::isolate::{Fleet, Isolate};
@@ -66,12 +68,31 @@ pub struct Outcome {
     pub p50_ms: f64,
     /// The time that 99 % waited at most.
     pub p99_ms: f64,
-    /// Operations that a decision waits for, and those that it causes, per decision.
+    /// The time that 99.9 % waited at most.
+    pub p999_ms: f64,
+    /// The requests of clients that are new to their isolate.
+    pub first: First,
+    /// Calls per decision, without writes that nobody waits for. What travels together is one.
     pub round_trips: f64,
+    /// Calls over the network per decision, with those that nobody waits for. What travels together is one.
+    pub trips: f64,
+    /// What platforms count of these calls.
+    pub billed: Billed,
     /// All operations per decision.
     pub operations: PerDecision,
     /// The price of a million decisions in US dollars, if it is known.
     pub usd_per_million: Option<f64>,
+}
+
+/// The first request of each client in each isolate. The isolate knows nothing of the client, so most designs ask their store.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Default)]
+pub struct First {
+    /// Their share of all requests, in percent.
+    pub percent: f64,
+    /// The time that half of them waited for a decision, in milliseconds.
+    pub p50_ms: f64,
+    /// The time that 99 % of them waited at most.
+    pub p99_ms: f64,
 }
 
 impl Outcome {
@@ -100,6 +121,8 @@ struct Seen {
     admitted: Vec<Vec<u64>>,
     arrived: Vec<Vec<u64>>,
     waits_us: Vec<u64>,
+    /// The waits of requests of clients that are new to their isolate.
+    first_waits_us: Vec<u64>,
     errors: BTreeMap<&'static str, u64>,
 }
 
@@ -107,6 +130,8 @@ struct Seen {
 struct Living {
     isolate: Arc<Isolate>,
     until_us: u64,
+    /// The clients that it has served.
+    served: HashSet<u32>,
 }
 
 /// Runs the traffic through a design.
@@ -119,7 +144,7 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     let environment =
         Environment::new(world.clone(), Arc::clone(&setup.places), setup.assumed, setup.faults.clone(), setup.seed);
     let mut fleet = Fleet::new(design.model, &environment, true);
-    let clients = setup.traffic.clients.max(1) as usize;
+    let clients = setup.traffic.keys();
     let keys: Vec<Key> = (0..clients).map(|client| Key::new(format!("client:{client}"))).collect();
     let seen =
         Mutex::new(Seen { admitted: vec![Vec::new(); clients], arrived: vec![Vec::new(); clients], ..Seen::default() });
@@ -133,14 +158,13 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
     world.run(|| {
         let arrival = arrivals.next()?;
         let slot = arrival.place * isolates + usize::try_from(arrival.draw % isolates as u64).unwrap_or_default();
-        let isolate = match &living[slot] {
-            Some(living) if living.until_us > arrival.at_us => Arc::clone(&living.isolate),
-            _ => match fleet.isolate(arrival.place).map(Arc::new) {
+        let mut serving = match living[slot].take().filter(|living| living.until_us > arrival.at_us) {
+            Some(living) => living,
+            None => match fleet.isolate(arrival.place).map(Arc::new) {
                 Ok(isolate) => {
                     // Isolates do not end at the same time.
                     let until_us = arrival.at_us + life_us / 2 + (arrival.draw >> 16) % life_us;
-                    living[slot] = Some(Living { isolate: Arc::clone(&isolate), until_us });
-                    isolate
+                    Living { isolate, until_us, served: HashSet::new() }
                 }
                 Err(error) => {
                     failed.get_or_insert(error.to_string());
@@ -148,6 +172,9 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
                 }
             },
         };
+        let is_first = serving.served.insert(arrival.client);
+        let isolate = Arc::clone(&serving.isolate);
+        living[slot] = Some(serving);
         let (world, seen, policy) = (&world, &seen, &setup.policy);
         let client = arrival.client as usize;
         let key = &keys[client];
@@ -157,7 +184,11 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
             {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.arrived[client].push(began);
-                seen.waits_us.push(world.now_us() - began);
+                let waited_us = world.now_us() - began;
+                seen.waits_us.push(waited_us);
+                if is_first {
+                    seen.first_waits_us.push(waited_us);
+                }
                 match decided {
                     Ok(decision) if decision.is_allowed() => {
                         let by_isolate = own_time || matches!(decision.origin(), Origin::Lease | Origin::Fallback);
@@ -175,6 +206,7 @@ pub fn simulate(setup: &Setup, design: &Design) -> Result<Outcome, String> {
         };
         Some((arrival.at_us, Box::pin(task)))
     });
+    fleet.end();
     match failed {
         Some(why) => Err(why),
         None => outcome(setup, design, &environment, &keys, seen.into_inner().unwrap_or_else(PoisonError::into_inner)),
@@ -231,8 +263,9 @@ fn outcome(
         exact += due;
         admitted += count;
     }
-    let waits = &mut seen.waits_us;
+    let (waits, first) = (&mut seen.waits_us, &mut seen.first_waits_us);
     waits.sort_unstable();
+    first.sort_unstable();
     let operations = environment.operations();
     // The binding answers from the machine's own memory.
     let mut remote = operations.clone();
@@ -250,9 +283,17 @@ fn outcome(
         under,
         worst,
         errors: seen.errors,
-        p50_ms: quantile_ms(waits, 50),
-        p99_ms: quantile_ms(waits, 99),
+        p50_ms: quantile_ms(waits, 500),
+        p99_ms: quantile_ms(waits, 990),
+        p999_ms: quantile_ms(waits, 999),
+        first: First {
+            percent: operation::mean(100 * first.len() as u64, offered),
+            p50_ms: quantile_ms(first, 500),
+            p99_ms: quantile_ms(first, 990),
+        },
         round_trips: operation::mean(operation::round_trips(&remote), offered),
+        trips: operation::mean(trips(&operations), offered),
+        billed: Billed::of(&operations, offered),
         usd_per_million: design
             .provider
             .and_then(|provider| prices::cost(provider, &each))
@@ -262,7 +303,7 @@ fn outcome(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an hour at most")]
-fn quantile_ms(sorted_us: &[u64], percent: usize) -> f64 {
-    let place = (sorted_us.len() * percent / 100).min(sorted_us.len().saturating_sub(1));
+fn quantile_ms(sorted_us: &[u64], per_mille: usize) -> f64 {
+    let place = (sorted_us.len() * per_mille / 1_000).min(sorted_us.len().saturating_sub(1));
     sorted_us.get(place).map_or(0.0, |us| (*us / 10) as f64 / 100.0)
 }

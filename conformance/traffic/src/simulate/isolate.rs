@@ -15,7 +15,7 @@ use tidegate_core::{
 use tidegate_spin::{SpinAtomics, SpinKv, SpinWindow};
 
 use super::after_response::AfterResponse;
-use super::environment::{Assumed, Environment, Faults, HOME};
+use super::environment::{Assumed, Environment, Faults, HOME, Pipeline, locked};
 use super::model::Model;
 use super::place::Places;
 use super::recommended::{Naive, Synchronized, Total};
@@ -91,6 +91,16 @@ impl Fleet {
         Self::new(model, &environment, false)
     }
 
+    /// The last request was long ago: objects have removed what has expired.
+    pub(super) fn end(&self) {
+        if !matches!(self.model, Model::Objects | Model::DenyCache | Model::Leases(_)) {
+            return;
+        }
+        for counted in locked(&self.counters).values_mut() {
+            counted.sweep(&self.environment, UnixMillis::MAX);
+        }
+    }
+
     /// The operations so far.
     #[must_use]
     pub fn operations(&self) -> Operations {
@@ -105,7 +115,9 @@ impl Fleet {
         self.isolates += 1;
         let environment = self.environment.clone();
         let counters = |host: Host| {
-            let counters = Counters { environment: environment.clone(), place, host, all: Arc::clone(&self.counters) };
+            let all = Arc::clone(&self.counters);
+            let counters =
+                Counters { environment: environment.clone(), place, host, pipeline: Pipeline::default(), all };
             let clock = if self.own_clocks { Clock::default() } else { Clock::Caller };
             DurableObjects::with_config(counters, host.config(&environment.assumed).clock(clock))
         };

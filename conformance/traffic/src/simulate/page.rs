@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::environment::{ISOLATES, NOT_MODELLED};
 use super::fleet::Outcome;
+use super::waits::waits;
 use crate::page::Page;
 
 const BODY: &str = include_str!("page/body.html");
@@ -12,6 +14,8 @@ const BODY: &str = include_str!("page/body.html");
 /// What was simulated, in words, and what came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Simulation {
+    /// What was simulated, in a line.
+    pub title: String,
     /// The limit, the traffic and the places.
     pub setup: Vec<(&'static str, String)>,
     /// What is assumed of the platforms.
@@ -27,14 +31,16 @@ pub struct Simulation {
 /// # Errors
 /// Fails if the simulation cannot be serialized.
 pub fn page(simulation: &Simulation) -> serde_json::Result<String> {
-    let body = BODY.replace("<!--chart-->", &chart(&simulation.outcomes));
+    let waits = waits(&simulation.outcomes, &simulation.title);
+    let body = BODY.replace("<!--chart-->", &chart(&simulation.outcomes)).replace("<!--waits-->", &waits);
     let page = Page {
         title: "Tidegate simulation",
         style: include_str!("page/page.css"),
         body: &body,
         script: include_str!("page/view.js"),
     };
-    page.with(&Shown { simulation, takeaway: takeaway(&simulation.outcomes) })
+    let takeaway = takeaway(&simulation.outcomes);
+    page.with(&Shown { simulation, takeaway, isolates: &ISOLATES, not_modelled: &NOT_MODELLED })
 }
 
 /// What the page shows.
@@ -43,6 +49,8 @@ struct Shown<'a> {
     #[serde(flatten)]
     simulation: &'a Simulation,
     takeaway: String,
+    isolates: &'a [&'a str],
+    not_modelled: &'a [&'a str],
 }
 
 /// What to take away: which designs did not exceed the limit, and the cheapest of them.
@@ -88,13 +96,13 @@ const PERCENTS: [f64; 6] = [0.0, 0.1, 1.0, 10.0, 100.0, 1_000.0];
 
 /// A colour for each design: those of Okabe and Ito, then others that differ from them in lightness. Each has one of four shapes, so
 /// that colour alone says nothing.
-const COLOURS: [&str; 18] = [
+pub(super) const COLOURS: [&str; 18] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7f7f7f", "#e69f00", "#56b4e9", "#a50f15", "#00441b",
     "#7a0177", "#54278f", "#252525", "#b8860b", "#3690c0", "#74c476", "#e7298a", "#a6761d",
 ];
 
 /// The width of a mark.
-const MARK: f64 = 10.0;
+pub(super) const MARK: f64 = 10.0;
 
 /// Draws overshoot over round trips per decision as SVG: a curve for each design.
 ///
@@ -188,7 +196,7 @@ fn curve(svg: &mut String, nth: usize, name: &str, points: &[&Outcome], taken: &
     );
 }
 
-fn shape(nth: usize, x: f64, y: f64) -> String {
+pub(super) fn shape(nth: usize, x: f64, y: f64) -> String {
     match nth % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"),
         1 => format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"/>", x - 4.0, y - 4.0),

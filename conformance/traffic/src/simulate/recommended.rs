@@ -9,7 +9,7 @@ use tidegate_core::store::{BestEffort as _, Native};
 use tidegate_core::{Capabilities, Check, Error, Millis, UnixMillis};
 
 use super::after_response::AfterResponse;
-use super::environment::{Environment, HOME, locked};
+use super::environment::{Environment, HOME, Pipeline, locked};
 use super::stores::Kv;
 
 /// They answer yes or no, and count in fixed windows.
@@ -64,6 +64,7 @@ pub(super) struct Synchronized {
     environment: Environment,
     place: usize,
     every_us: u64,
+    pipeline: Pipeline,
     totals: Arc<Mutex<HashMap<String, Total>>>,
     local: Arc<Mutex<Locals>>,
 }
@@ -82,13 +83,22 @@ impl Synchronized {
         every: Millis,
         totals: Arc<Mutex<HashMap<String, Total>>>,
     ) -> Self {
-        Self { environment, place, every_us: every.get() * 1_000, totals, local: Arc::default() }
+        Self {
+            environment,
+            place,
+            every_us: every.get() * 1_000,
+            pipeline: Pipeline::default(),
+            totals,
+            local: Arc::default(),
+        }
     }
 
     /// Reports what was counted, and learns what all have. Nobody waits for it.
     async fn report(&self, key: String, window: u64, unreported: u64) {
         const DEADLINE_US: u64 = 1_000_000;
-        self.environment.count(Operation::ScriptCall, 1);
+        self.environment.count_script_call(&self.pipeline, &key);
+        // `INCRBY`, which returns the sum, and `EXPIRE`.
+        self.environment.count(Operation::RedisCommand, 2);
         let add = |now| {
             let mut totals = locked(&self.totals);
             let total = totals.entry(key.clone()).or_default();

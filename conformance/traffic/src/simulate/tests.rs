@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_conformance::operation::Operation;
 use tidegate_core::{Millis, Policy, Quota, Rule};
 
-use super::{Assumed, Faults, Outcome, Places, Setup, Traffic, designs, simulate};
+use super::{Assumed, Faults, Flood, Outcome, Places, Setup, Traffic, designs, simulate};
 
 fn setup(quota: Quota, places: &[&str], traffic: Traffic) -> Setup {
     Setup {
@@ -26,7 +26,7 @@ fn window(limit: u64, seconds: u64) -> Quota {
 
 /// One client that sends from all places.
 const fn one_client(rate: f64, roaming: usize, seconds: u32) -> Traffic {
-    Traffic { clients: 1, rate, skew: 0.0, roaming, seconds }
+    Traffic { clients: 1, rate, skew: 0.0, roaming, seconds, flood: None }
 }
 
 fn run(setup: &Setup, name: &str, parameter: &str) -> Outcome {
@@ -69,7 +69,7 @@ fn a_counter_in_workers_kv_cannot_count_to_a_hundred_in_a_minute() {
 /// Counts that are reported every 100 ms exceed a limit by some percent (Databricks: about 5 %). A lease never does.
 #[test]
 fn reports_every_100_ms_exceed_the_limit_by_some_percent_and_leases_do_not() {
-    let traffic = Traffic { clients: 5, rate: 1_000.0, skew: 0.0, roaming: 1, seconds: 15 };
+    let traffic = Traffic { clients: 5, rate: 1_000.0, skew: 0.0, roaming: 1, seconds: 15, flood: None };
     let setup = setup(window(100, 1), &["iad"], traffic);
     let reported = run(&setup, "synchronized", "every 100 ms");
     assert!((6.0..14.0).contains(&reported.overshoot_percent()), "{}", reported.overshoot_percent());
@@ -92,6 +92,74 @@ fn loans_of_upstash_cost_a_fraction_of_its_decisions() {
     assert!(calls < 0.2 && leased.operations[&Operation::RedisCommand] <= 4.0 * calls + 0.001, "{leased:?}");
 }
 
+/// Each client is new to each isolate once, and until an isolate knows it, nothing but the store can decide.
+#[test]
+fn the_first_requests_in_an_isolate_are_those_that_wait() {
+    let traffic = Traffic { clients: 20, rate: 500.0, skew: 0.0, roaming: 1, seconds: 20, flood: None };
+    let mut setup = setup(window(1_000_000, 60), &["iad", "fra"], traffic);
+    let leased = run(&setup, "redis-leased", "slice 50");
+    // Two isolates at the one place of each client.
+    let all = leased.offered as f64;
+    assert!((leased.first.percent - 100.0 * 40.0 / all).abs() < 0.001, "{leased:?}");
+    assert!(leased.p50_ms == 0.0 && leased.first.p50_ms > 1.0 && leased.first.p99_ms > 85.0, "{leased:?}");
+    assert!(leased.p99_ms <= leased.p999_ms && leased.p999_ms > 85.0, "{leased:?}");
+    // Where each request asks the store, new ones wait as long as the others.
+    let asks = run(&setup, "redis", "");
+    assert!(asks.first.percent == leased.first.percent && (asks.first.p99_ms - asks.p99_ms).abs() < 5.0, "{asks:?}");
+    // An isolate that takes the place of another knows nobody.
+    setup.isolate_seconds = 4;
+    let renewed = run(&setup, "redis-leased", "slice 50");
+    assert!(renewed.first.percent > 3.0 * leased.first.percent, "{renewed:?}");
+}
+
+/// A trip is what the network carries. Its commands are billed whether they travel together or not.
+#[test]
+fn reports_of_several_keys_at_once_are_one_trip_and_as_many_commands() {
+    let traffic = Traffic { clients: 50, rate: 2_000.0, skew: 0.0, roaming: 1, seconds: 10, flood: None };
+    let mut setup = setup(window(1_000_000, 60), &["iad"], traffic);
+    let together = run(&setup, "synchronized", "every 1000 ms");
+    setup.assumed.pipelines = false;
+    let apart = run(&setup, "synchronized", "every 1000 ms");
+    assert_eq!((together.billed, together.p99_ms), (apart.billed, apart.p99_ms));
+    assert_eq!((together.trips, apart.trips), (together.round_trips, apart.round_trips));
+    assert!((apart.trips * 2.0 - apart.billed.commands).abs() < 0.002, "{apart:?}");
+    assert!(together.trips < 0.7 * apart.trips, "{together:?} {apart:?}");
+    // Requests of one key at once are calls of their own.
+    setup.assumed.pipelines = true;
+    setup.traffic =
+        Traffic { clients: 1, rate: 1.0, flood: Some(Flood { requests: 100, every_ms: 10_000 }), ..traffic };
+    let flooded = run(&setup, "redis-leased", "slice 1");
+    assert!(flooded.trips > 0.8, "{flooded:?}");
+}
+
+/// A row costs one to write, and when nobody needs it any more, one for the alarm and one to remove it.
+#[test]
+fn rows_of_objects_are_billed_when_they_are_written_and_when_they_are_removed() {
+    let traffic = Traffic { clients: 1_000, rate: 100.0, skew: 0.0, roaming: 1, seconds: 10, flood: None };
+    let objects = run(&setup(window(1_000_000, 60), &["iad"], traffic), "durable-object", "");
+    // Each object is new once: it reads a row that is not there, and what it has written is removed in the end.
+    let keys = objects.operations[&Operation::AlarmSet];
+    assert!((0.5..0.8).contains(&keys), "{objects:?}");
+    let close = |a: f64, b: f64| (a - b).abs() < 0.002;
+    assert!(close(objects.operations[&Operation::RowWritten], 1.0 + keys), "{objects:?}");
+    assert!(close(objects.billed.rows_written, 1.0 + 2.0 * keys), "{objects:?}");
+    assert!(close(objects.billed.rows_read, 2.0 * keys) && objects.billed.requests == 1.0, "{objects:?}");
+    assert_eq!((objects.billed.commands, objects.trips), (0.0, 1.0));
+}
+
+#[test]
+fn a_client_that_sends_ten_times_its_limit_at_once_is_held_to_it_by_exact_designs() {
+    let flood = Some(Flood { requests: 500, every_ms: 20_000 });
+    let traffic = Traffic { clients: 5, rate: 20.0, skew: 0.0, roaming: 3, seconds: 40, flood };
+    let setup = setup(window(50, 60), &["iad", "fra", "sin"], traffic);
+    for (design, parameter) in [("durable-object", ""), ("redis", ""), ("redis-leased", "slice 10")] {
+        let outcome = run(&setup, design, parameter);
+        assert_eq!((outcome.over, outcome.worst), (0, 50), "{outcome:?}");
+    }
+    // Each of six isolates counts alone.
+    assert_eq!(run(&setup, "memory", "").worst, 300);
+}
+
 #[test]
 fn exact_designs_are_exact_and_bounds_hold() {
     let second = Millis::from_secs(1);
@@ -102,7 +170,7 @@ fn exact_designs_are_exact_and_bounds_hold() {
         Quota::sliding_log(50, Millis::from_secs(10)).expect("a quota"),
     ];
     for quota in quotas {
-        let traffic = Traffic { clients: 10, rate: 200.0, skew: 1.0, roaming: 3, seconds: 25 };
+        let traffic = Traffic { clients: 10, rate: 200.0, skew: 1.0, roaming: 3, seconds: 25, flood: None };
         let mut setup = setup(quota, &["iad", "fra", "sin"], traffic);
         // Isolates end while they hold leases.
         setup.isolate_seconds = 5;
@@ -140,8 +208,11 @@ fn what_never_exceeds_a_limit_is_as_the_adapters_declare() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
-    let mut setup =
-        setup(window(50, 10), &["iad", "fra"], Traffic { clients: 9, rate: 300.0, skew: 1.0, roaming: 2, seconds: 30 });
+    let mut setup = setup(
+        window(50, 10),
+        &["iad", "fra"],
+        Traffic { clients: 9, rate: 300.0, skew: 1.0, roaming: 2, seconds: 30, flood: None },
+    );
     let all =
         |setup: &Setup| designs().iter().map(|design| simulate(setup, design).expect("a run")).collect::<Vec<_>>();
     let first = all(&setup);

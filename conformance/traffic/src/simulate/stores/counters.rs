@@ -1,12 +1,15 @@
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_cloudflare::durable_objects::{Address, Config, Counter, Namespace, Page, Reply, Row, Rows, Thrown};
+use tidegate_cloudflare::durable_objects::{
+    Address, Config, Counter, Namespace, Page, Reply, Row, Rows, Sweep, Thrown,
+};
 use tidegate_conformance::operation::Operation;
 use tidegate_core::{Error, Millis, UnixMillis};
 
 use super::late;
-use crate::simulate::environment::{Assumed, Environment, HOME, locked};
+use crate::simulate::environment::{Assumed, Environment, HOME, Pipeline, locked};
 
 /// The adapter's own counters over rows in memory, as an isolate at a place calls them.
 #[derive(Clone)]
@@ -14,6 +17,8 @@ pub(in crate::simulate) struct Counters {
     pub(in crate::simulate) environment: Environment,
     pub(in crate::simulate) place: usize,
     pub(in crate::simulate) host: Host,
+    /// Of the isolate to a server.
+    pub(in crate::simulate) pipeline: Pipeline,
     pub(in crate::simulate) all: Arc<Mutex<HashMap<String, Counted>>>,
 }
 
@@ -53,11 +58,16 @@ pub(in crate::simulate) struct Counted {
 
 impl Namespace for Counters {
     async fn call(&self, object: Address<'_>, body: Vec<u8>) -> Result<Reply, Error> {
-        let (call, home) = match self.host {
-            Host::Objects => (Operation::ObjectRequest, self.place),
-            Host::Server => (Operation::ScriptCall, HOME),
+        let home = match self.host {
+            Host::Objects => {
+                self.environment.count(Operation::ObjectRequest, 1);
+                self.place
+            }
+            Host::Server => {
+                self.environment.count_script_call(&self.pipeline, object.name);
+                HOME
+            }
         };
-        self.environment.count(call, 1);
         let home = {
             let mut all = locked(&self.all);
             let new = || Counted { counter: Counter::new(MemoryRows::default(), None), home, free_at_us: 0 };
@@ -82,23 +92,35 @@ impl Counted {
             return (Err(Thrown { message, overloaded: true, ..Thrown::default() }.into()), now);
         }
         self.free_at_us = self.free_at_us.max(now) + environment.assumed.object_us;
-        let (reply, written) = self.answer(body, self.free_at_us);
-        environment.count(Operation::RowWritten, written);
+        self.sweep(environment, UnixMillis::new(self.free_at_us / 1_000));
+        let (reply, done) = self.answer(body, self.free_at_us);
+        done.count(environment);
         (Ok(reply), self.free_at_us)
+    }
+
+    /// Removes what has expired, as the object does when an alarm that is due fires.
+    pub(in crate::simulate) fn sweep(&mut self, environment: &Environment, now: UnixMillis) {
+        while let Some(at) = self.counter.rows().alarm.filter(|at| *at <= now) {
+            let before = self.counter.rows().done.get();
+            // What remains in the end expires at some time.
+            let at = if now == UnixMillis::MAX { now } else { at };
+            while matches!(self.counter.sweep(at), Ok(Sweep::More)) {}
+            self.counter.rows().done.get().since(before).count(environment);
+        }
     }
 
     /// Answers a script call: the script, `TIME` and `GETRANGE`, and `SET` if it writes.
     fn serve_as_script(&mut self, environment: &Environment, body: &[u8], now: u64) -> Reply {
-        let (reply, written) = self.answer(body, now);
-        environment.count(Operation::RedisCommand, 3 + written);
+        let (reply, done) = self.answer(body, now);
+        environment.count(Operation::RedisCommand, 3 + done.written);
         reply
     }
 
-    /// The answer, and how many rows were written for it.
-    fn answer(&mut self, body: &[u8], now: u64) -> (Reply, u64) {
-        let before = self.counter.rows().written;
+    /// The answer, and what was done for it.
+    fn answer(&mut self, body: &[u8], now: u64) -> (Reply, Done) {
+        let before = self.counter.rows().done.get();
         let reply = self.counter.answer(body, UnixMillis::new(now / 1_000));
-        (reply, self.counter.rows().written - before)
+        (reply, self.counter.rows().done.get().since(before))
     }
 }
 
@@ -106,31 +128,71 @@ impl Counted {
 #[derive(Debug, Default)]
 struct MemoryRows {
     rows: HashMap<String, Row>,
+    /// When the pending alarm fires.
+    alarm: Option<UnixMillis>,
+    done: Cell<Done>,
+}
+
+/// How many rows were read and written, and how many alarms were set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    read: u64,
     written: u64,
+    alarms: u64,
+}
+
+impl Done {
+    const fn since(self, before: Self) -> Self {
+        let Self { read, written, alarms } = before;
+        Self { read: self.read - read, written: self.written - written, alarms: self.alarms - alarms }
+    }
+
+    fn count(self, environment: &Environment) {
+        for (operation, times) in
+            [(Operation::RowRead, self.read), (Operation::RowWritten, self.written), (Operation::AlarmSet, self.alarms)]
+        {
+            environment.count(operation, times);
+        }
+    }
+}
+
+impl MemoryRows {
+    fn did(&self, read: usize, written: usize, alarms: u64) {
+        let Done { read: reads, written: writes, alarms: set } = self.done.get();
+        self.done.set(Done { read: reads + read as u64, written: writes + written as u64, alarms: set + alarms });
+    }
 }
 
 impl Rows for MemoryRows {
     fn load(&self, key: &str) -> Result<Option<Row>, Error> {
+        self.did(1, 0, 0);
         Ok(self.rows.get(key).cloned())
     }
 
     fn save(&mut self, rows: &[(&str, Row)]) -> Result<(), Error> {
-        self.written += rows.len() as u64;
+        self.did(0, rows.len(), 0);
         self.rows.extend(rows.iter().map(|(key, row)| ((*key).to_owned(), row.clone())));
         Ok(())
     }
 
     fn remove(&mut self, key: &str) -> Result<(), Error> {
+        self.did(0, 1, 0);
         self.rows.remove(key);
         Ok(())
     }
 
-    /// No alarm fires in a simulation: what has expired counts nothing in any case.
-    fn sweep(&mut self, _: UnixMillis, _: Option<&str>) -> Result<Page, Error> {
-        Ok(Page { kept: self.rows.len() as u64, ..Page::default() })
+    fn sweep(&mut self, clock: UnixMillis, _: Option<&str>) -> Result<Page, Error> {
+        self.alarm = None;
+        let before = self.rows.len();
+        self.rows.retain(|_, row| row.expires > clock);
+        let kept = self.rows.len();
+        self.did(before, before - kept, 0);
+        Ok(Page { kept: kept as u64, next: self.rows.values().map(|row| row.expires).min(), last: None })
     }
 
-    fn set_alarm(&mut self, _: UnixMillis) -> Result<(), Error> {
+    fn set_alarm(&mut self, at: UnixMillis) -> Result<(), Error> {
+        self.did(0, 0, 1);
+        self.alarm = Some(at);
         Ok(())
     }
 }
