@@ -3,7 +3,7 @@ import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import { invalid, type TidegateError } from "./error.js";
 import { text } from "./fields.js";
-import type { Core } from "./limiter_core.js";
+import type { ExactCore } from "./limiter_core.js";
 import { type Question, timed } from "./question.js";
 
 /** What limiters and gates ask for decisions: a store, or what is around it. It throws and rejects with a `TidegateError`. */
@@ -19,12 +19,12 @@ export const LAYER = Symbol.for("@tidegate/edge/layer");
 
 /** What counts by one policy: in memory, or in a store that it calls. It throws errors as they are thrown there. */
 export class PolicyLayer implements Layer {
-  readonly #core: Core;
+  readonly #core: ExactCore;
   readonly #runner: Runner;
   readonly #broken: TidegateError | undefined;
 
   /** `broken` is why it cannot decide, for example because a variable is missing. */
-  constructor(core: Core, runner: Runner, broken?: TidegateError) {
+  constructor(core: ExactCore, runner: Runner, broken?: TidegateError) {
     this.#core = core;
     this.#runner = runner;
     this.#broken = broken;

@@ -2,13 +2,13 @@ import { quietly } from "./callback.js";
 import { CHECK_OPTIONS, type Chosen, chosen, costOf, isPromised, optionsReader, positive, uniqueToken } from "./check_options.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
-import type { MakeRule, Policy } from "./core/policy.js";
+import type { Policy } from "./core/policy.js";
 import type { Look } from "./core/response.js";
 import { invalid, needsPeer, TidegateError } from "./error.js";
 import { text, whole } from "./fields.js";
 import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
 import { LAYER, type Layer, written } from "./layer.js";
-import { type Common, Core } from "./limiter_core.js";
+import type { Common, ExactCore } from "./limiter_core.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
 import { type Held, type Keys, outcomeOf, Verdict } from "./verdict.js";
@@ -74,18 +74,19 @@ export interface Ready extends Common {
 export abstract class Limiter extends FrontEnd {
   /** @internal What a gate asks. */
   readonly [LAYER]: Layer;
-  readonly #core: Core;
+  readonly #core: ExactCore;
   readonly #options: Ready;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
   readonly #plain: Question;
 
-  /** `capabilities` are those of the store, `makeRule` makes what it counts by, and `layerOf` asks it. */
-  protected constructor(options: Ready, capabilities: Capabilities, makeRule: MakeRule, layerOf: (core: Core) => Layer) {
+  /** `parts` makes the core, and what is asked. */
+  protected constructor(options: Ready, parts: () => { core: ExactCore; layer: Layer }) {
     super();
     this.#options = options;
     try {
-      this.#core = new Core(options, capabilities, makeRule);
-      this[LAYER] = layerOf(this.#core);
+      const { core, layer } = parts();
+      this.#core = core;
+      this[LAYER] = layer;
     } catch (thrown) {
       throw TidegateError.from(thrown);
     }

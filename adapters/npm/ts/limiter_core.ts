@@ -4,6 +4,7 @@ import { type Decision, NO_CHARGE } from "./core/decide.js";
 import { digest, keyOf, senderKey } from "./core/key.js";
 import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/policy.js";
 import { type Look, type Sent, sent, undecided } from "./core/response.js";
+import { checkQuestion } from "./core/valid_question.js";
 import type { Identity } from "./options.js";
 import type { Question } from "./question.js";
 
@@ -24,8 +25,8 @@ export interface Names {
   rows: readonly string[];
 }
 
-/** A limiter's policy, its keys, and what its decisions mean. */
-export class Core {
+/** A limiter's policy, its keys, and what its decisions mean, if its store supports everything. */
+export class ExactCore {
   readonly policy: Policy;
   readonly capabilities: Capabilities;
   /** The names of the policy's dimensions, in the order of a question's keys. */
@@ -43,7 +44,6 @@ export class Core {
     this.#source = new AddressSource(options.platform, options.ipv6Prefix, options.trustTrueClientIp);
     this.policy = new Policy(options, makeRule);
     this.capabilities = capabilities;
-    supportsPolicy(capabilities, this.policy);
     this.dimensions = this.policy.dimensions.map(({ name }) => name);
     this.fields = this.#source.fields;
   }
@@ -65,6 +65,26 @@ export class Core {
 
   /** Throws if the store cannot answer a question. */
   verify(question: Question): void {
+    checkQuestion(this.policy, question);
+  }
+
+  /** What the client of a decision is sent. */
+  readonly sent = (decision: Decision): Sent => sent(this.policy, decision, this.#options.look);
+
+  /** What the client of a request is sent that was not decided on, because of an error of this kind. */
+  undecided(kind: string, failsOpen: boolean): Sent {
+    return undecided(kind, failsOpen, this.#options.failedOpenHeader);
+  }
+}
+
+/** The same for a store that may lack something, and where it keeps states. */
+export class Core extends ExactCore {
+  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+    super(options, capabilities, makeRule);
+    supportsPolicy(capabilities, this.policy);
+  }
+
+  override verify(question: Question): void {
     supports(this.capabilities, this.policy, question);
   }
 
@@ -82,13 +102,5 @@ export class Core {
     if (!group) return { place: undefined, rows: own };
     const place = own[dimensions.indexOf(group)]!;
     return { place, rows: dimensions.map((dimension, nth) => (dimension === group ? place : `${place}|${dimension.id}:${keys[nth]}`)) };
-  }
-
-  /** What the client of a decision is sent. */
-  readonly sent = (decision: Decision): Sent => sent(this.policy, decision, this.#options.look);
-
-  /** What the client of a request is sent that was not decided on, because of an error of this kind. */
-  undecided(kind: string, failsOpen: boolean): Sent {
-    return undecided(kind, failsOpen, this.#options.failedOpenHeader);
   }
 }

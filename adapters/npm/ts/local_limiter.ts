@@ -1,8 +1,19 @@
-import { Limiter, type LimitOptions } from "./limiter.js";
+import { anyRule } from "./core/algorithms/make_algorithm.js";
+import { EXACT } from "./core/capabilities.js";
+import type { Layer } from "./layer.js";
+import { Limiter, type LimitOptions, type Ready } from "./limiter.js";
+import { ExactCore } from "./limiter_core.js";
 import type { Keys, Verdict } from "./verdict.js";
 
 /** A limiter in the memory of this process, which decides at once. */
 export abstract class LocalLimiter extends Limiter {
+  protected constructor(options: Ready, layerOf: (core: ExactCore) => Layer) {
+    super(options, () => {
+      const core = new ExactCore(options, { ...EXACT, round_trips: 0 }, anyRule);
+      return { core, layer: layerOf(core) };
+    });
+  }
+
   /** Decides like `limit`, without a promise. */
   decide(key: string | Keys, options?: LimitOptions): Verdict {
     return this.decideNow(key, options);

@@ -4,7 +4,7 @@ import type { MakeRule } from "./core/policy.js";
 import { type Bounds, DenyCache } from "./deny_cache.js";
 import { PolicyLayer } from "./layer.js";
 import { Limiter, type Ready } from "./limiter.js";
-import type { Core } from "./limiter_core.js";
+import { Core } from "./limiter_core.js";
 import type { Store } from "./store.js";
 import { logOf, PolicyStore, type StoreLog } from "./store_health.js";
 
@@ -14,9 +14,10 @@ export abstract class RemoteLimiter extends Limiter {
 
   protected constructor(options: Ready & Bounds & CallOptions, capabilities: Capabilities, makeRule: MakeRule, storeOf: (core: Core) => Store) {
     let store: PolicyStore;
-    super(options, capabilities, makeRule, (core) => {
+    super(options, () => {
+      const core = new Core(options, capabilities, makeRule);
       store = new PolicyStore(new PolicyLayer(core, new Calls(storeOf(core), options), options.broken));
-      return options.holdMs > 0 ? new DenyCache(store, options) : store;
+      return { core, layer: options.holdMs > 0 ? new DenyCache(store, options) : store };
     });
     this.log = logOf(options, store!);
   }

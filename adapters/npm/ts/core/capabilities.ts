@@ -1,8 +1,7 @@
-import { invalid } from "../error.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
 import type { Rule } from "./algorithms/algorithm.js";
-import { MAX_UNITS } from "./arithmetic.js";
 import { blocks, type Policy } from "./policy.js";
+import { checkFor, checkNumbers } from "./valid_question.js";
 
 /** What a store supports, and how exact it is. */
 export type Capabilities = {
@@ -88,31 +87,19 @@ export function supportsPolicy(can: Capabilities, { quotas, dimensions, group, p
   if (!group && !placeByKey) throw unsupported("policy: ", "several dimensions without a group; write groupBy");
 }
 
-/** Throws if a store cannot answer a question. */
-export function supports(can: Capabilities, policy: Policy, { kind, cost, token }: Question): void {
-  // Such a token would be that of many requests.
-  if (token?.trim() === "") throw invalid("idempotency", "the token is empty; give one that is unique to the request, or none");
-  switch (kind) {
-    case PEEK:
-      need(can.peek, "peek");
-      break;
-    case SETTLE:
-      if (cost > MAX_UNITS) throw invalid("cost", `${cost} is out of range; write a whole number from 0 to ${MAX_UNITS}`);
-      return need(can.idempotency, "settle");
-    case REFUND:
-      return need(can.refund, "refund");
-    case RESET:
-      return need(can.reset, "reset");
-    case BLOCK:
-      need(can.block, "block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check");
-      if (policy.hasBlocks) return;
-      throw invalid("block", `the policy "${policy.name}" has no quota that blocks; add a \`block\`, or a \`penalty\` if violations are to block, too`);
-  }
-  if (cost !== 1) need(can.costs, "a cost other than 1");
-  if (token !== undefined) need(can.idempotency, "an idempotency token");
-  if (kind === CHECK && token === undefined && policy.holdsSlots) {
-    throw invalid("idempotency", "a policy with a concurrency limit needs a token, which names the slot; give one");
-  }
+/** Throws if a store cannot answer a question, or no store can. */
+export function supports(can: Capabilities, policy: Policy, question: Question): void {
+  const { kind, cost, token } = question;
+  checkNumbers(question);
+  const isChange = kind !== CHECK && kind !== PEEK;
+  if (kind === PEEK) need(can.peek, "peek");
+  if (kind === SETTLE) need(can.idempotency, "settle");
+  if (kind === REFUND) need(can.refund, "refund");
+  if (kind === RESET) need(can.reset, "reset");
+  if (kind === BLOCK) need(can.block, "block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check");
+  if (!isChange && cost !== 1) need(can.costs, "a cost other than 1");
+  if (!isChange && token !== undefined) need(can.idempotency, "an idempotency token");
+  checkFor(policy, question);
 }
 
 /** What to write for a log, which a text such as `"10 / 10 s"` means, in a store of counters. */

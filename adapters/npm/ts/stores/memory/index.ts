@@ -1,5 +1,3 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
-import { EXACT } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { PolicyLayer } from "../../layer.js";
@@ -40,7 +38,7 @@ export class Tidegate extends LocalLimiter {
     if (bounds.maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
     const ready = common(fields, 1_000);
     const log = new FailureLog(ready.onError);
-    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))));
+    super(ready, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))));
     this.log = log;
   }
 }

@@ -4,7 +4,7 @@ import { later } from "../../core/arithmetic.js";
 import { block, type Decision, copied, decide, decideAlone, expiresAfter, peek, refund, settle, unused } from "../../core/decide.js";
 import { blocks, type Dimension, Policy } from "../../core/policy.js";
 import { ALLOWED, REPLAY, STATUS } from "../../decision_numbers.js";
-import type { Core } from "../../limiter_core.js";
+import type { ExactCore } from "../../limiter_core.js";
 import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
 import { Rows } from "./rows.js";
@@ -53,7 +53,7 @@ interface Place {
 
 /** Counts in the memory of this process. */
 export class Memory implements Runner {
-  readonly #core: Core;
+  readonly #core: ExactCore;
   readonly #policy: Policy;
   readonly #rows: readonly Rows[];
   readonly #answers: Answers;
@@ -62,7 +62,7 @@ export class Memory implements Runner {
   /** Tells the application what happens to further keys. It is called once. */
   #tell: ((message: string) => void) | undefined;
 
-  constructor(core: Core, { maxKeys, whenFull } = BOUNDS, tell?: (message: string) => void) {
+  constructor(core: ExactCore, { maxKeys, whenFull } = BOUNDS, tell?: (message: string) => void) {
     this.#core = core;
     this.#policy = core.policy;
     this.#rows = core.policy.dimensions.map((dimension) => known(dimensions, dimension.id, () => new Rows(core.policy, dimension)));

@@ -1,5 +1,3 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
-import { EXACT } from "../../core/capabilities.js";
 import { type ErrorKind, invalid } from "../../error.js";
 import { Fields, whole } from "../../fields.js";
 import { PolicyLayer } from "../../layer.js";
@@ -44,7 +42,7 @@ export class Tidegate extends LocalLimiter {
     const ready = common(new Fields({ failMode: "closed", ...without(options, "now") }, "", COMMON), 1_000, "direct");
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
     let store: PolicyStore;
-    super(ready, { ...EXACT, round_trips: 0 }, anyRule, (core) => (store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)))));
+    super(ready, (core) => (store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)))));
     this.log = logOf(ready, store!);
     this.#staging = staging;
     this.restart();

@@ -1,7 +1,7 @@
 import type { Runner } from "../../calls.js";
 import { DENIED, STATUS, WAIT } from "../../decision_numbers.js";
 import type { ErrorKind } from "../../error.js";
-import type { Core } from "../../limiter_core.js";
+import type { ExactCore } from "../../limiter_core.js";
 import { CHECK, PEEK, type Question } from "../../question.js";
 import type { Memory } from "../memory/memory.js";
 
@@ -19,11 +19,11 @@ let runs = 0;
 
 /** Asks the memory, as a test has staged it. */
 export class Staged implements Runner {
-  readonly #core: Core;
+  readonly #core: ExactCore;
   readonly #memory: Memory;
   readonly #staging: Staging;
 
-  constructor(core: Core, memory: Memory, staging: Staging) {
+  constructor(core: ExactCore, memory: Memory, staging: Staging) {
     this.#core = core;
     this.#memory = memory;
     this.#staging = staging;
