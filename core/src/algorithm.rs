@@ -34,10 +34,6 @@ use crate::{Error, Millis, UnixMillis};
 /// ```
 pub const MAX_UNITS: u64 = 1 << 51;
 
-/// The longest debt: what [`Algorithm::overdraw`] charges a bucket beyond a year of its refill is forgiven. Windows forgive a
-/// debt earlier.
-pub const MAX_DEBT: Millis = Millis::from_secs(365 * 86_400);
-
 /// An algorithm's answer to one request.
 ///
 /// ```

@@ -2,7 +2,7 @@
 //! answers must be the same.
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{MAX_DEBT, MAX_UNITS, SlidingLog, TokenBucket};
+use tidegate_core::algorithm::{MAX_UNITS, SlidingLog, TokenBucket};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
 /// The last instant of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
@@ -186,7 +186,8 @@ impl Plausibility {
     /// Takes a settlement into account, which may leave a debt.
     pub fn observe_debt(&mut self, policy: &Policy) {
         let debt = |bucket: TokenBucket| {
-            (bucket.capacity() * bucket.per().get()).saturating_add(MAX_DEBT.get().saturating_mul(bucket.refill()))
+            (bucket.capacity() * bucket.per().get())
+                .saturating_add(TokenBucket::MAX_DEBT.get().saturating_mul(bucket.refill()))
         };
         let most = buckets(policy).map(debt).max().unwrap_or_default().min(MAX_UNITS);
         self.fullest = self.fullest.max(most);

@@ -1,4 +1,4 @@
-use crate::algorithm::{Algorithm, Inspect, MAX_DEBT, MAX_UNITS, Standing, Step, checked};
+use crate::algorithm::{Algorithm, Inspect, MAX_UNITS, Standing, Step, checked};
 use crate::{Error, MAX_CLOCK_SKEW, Millis, UnixMillis};
 
 /// Token bucket: admits bursts of up to `capacity`, and refills `refill` tokens in each `per`, evenly.
@@ -46,6 +46,9 @@ pub struct BucketState {
 }
 
 impl TokenBucket {
+    /// The longest debt: what [`Algorithm::overdraw`] charges beyond a year of the refill is forgiven. Windows forgive a debt earlier.
+    pub const MAX_DEBT: Millis = Millis::from_secs(365 * 86_400);
+
     /// Creates a bucket of `capacity` tokens that refills `refill` tokens in each `per`.
     ///
     /// # Errors
@@ -145,7 +148,7 @@ impl Algorithm for TokenBucket {
 
     fn overdraw(&self, state: &mut BucketState, now: UnixMillis, cost: u64) {
         let (level, _) = self.level(state, now);
-        let most = MAX_UNITS.min(self.full().saturating_add(MAX_DEBT.get().saturating_mul(self.refill)));
+        let most = MAX_UNITS.min(self.full().saturating_add(Self::MAX_DEBT.get().saturating_mul(self.refill)));
         let charged = level.saturating_add(cost.saturating_mul(self.per_ms)).min(most);
         *state = BucketState { level: charged.max(level), at: now.max(state.at) };
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{Concurrency, MAX_DEBT, MAX_UNITS};
+use tidegate_core::algorithm::{Concurrency, MAX_UNITS, TokenBucket};
 use tidegate_core::{
     Charge, ChargeId, Decision, Millis, Policy, PolicyState, Quota, QuotaState, Rule, Status, UnixMillis,
 };
@@ -300,7 +300,7 @@ fn slots_that_have_expired_are_forgotten_and_do_not_hide_others() {
 fn a_debt_beyond_a_year_of_the_refill_is_forgiven() {
     let policy = policy(Quota::token_bucket(10, 1, Millis::from_secs(1)));
     let (mut state, year) = (policy.initial_state(), Millis::from_secs(31_536_000));
-    assert_eq!(MAX_DEBT, year);
+    assert_eq!(TokenBucket::MAX_DEBT, year);
     policy.settle(&mut state, &Charge { id: ChargeId::NONE, at: NOW, cost: 0 }, NOW, MAX_UNITS);
     let wait = policy.peek(&state, NOW, 1).retry_after().unwrap();
     assert_eq!(wait, Millis::new(year.get() + 1_000));

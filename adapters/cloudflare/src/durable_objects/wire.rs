@@ -284,7 +284,6 @@ impl Reply {
     ///
     /// # Errors
     /// The object's error, or [`ErrorKind::Corrupt`] if this is no answer of an object.
-    #[doc(hidden)]
     pub fn answer(&self, policy: &Policy) -> Result<Answer, Error> {
         if self.status == 200 {
             return decode(&self.body, policy);

@@ -105,9 +105,7 @@ impl RestConfig {
     }
 
     /// Whether the scripts lock only their own keys.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn locks_keys(&self) -> bool {
+    pub(crate) fn locks_keys(&self) -> bool {
         self.key_locking.unwrap_or_else(|| is_upstash(&self.url))
     }
 
