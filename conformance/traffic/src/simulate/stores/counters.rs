@@ -92,7 +92,9 @@ impl Counted {
             return (Err(Thrown { message, overloaded: true, ..Thrown::default() }.into()), now);
         }
         self.free_at_us = self.free_at_us.max(now) + environment.assumed.object_us;
-        self.sweep(environment, UnixMillis::new(self.free_at_us / 1_000));
+        if environment.assumed.alarms_fire {
+            self.sweep(environment, UnixMillis::new(self.free_at_us / 1_000));
+        }
         let (reply, done) = self.answer(body, self.free_at_us);
         done.count(environment);
         (Ok(reply), self.free_at_us)
