@@ -384,25 +384,18 @@ impl Rules {
         Ok(Self { compose: Some(compose), fold_case: Some(in_lower_case), ..rules })
     }
 
-    /// Like [`Rules::from_bytes`], for plain rules, so that the code that others need is not linked.
+    /// Like [`Rules::from_bytes`], for rules that put nothing around their stores and tell upper and lower case apart, so that the
+    /// code that others need is not linked.
     ///
     /// # Errors
-    /// Also [`Invalid`](crate::ErrorKind::Invalid) if the rules are not [plain](Rules::is_plain).
-    #[doc(hidden)]
+    /// Also [`Invalid`](crate::ErrorKind::Invalid) for other rules.
     pub fn from_plain_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let rules = bytes::from_bytes::<Self>(bytes)?;
-        if rules.is_plain() {
+        if rules.stores.is_empty() && rules.leases.is_empty() && !rules.ignores_case {
             Ok(rules)
         } else {
             Err(Error::invalid("rules: stores, leases or case_insensitive; call Rules::from_bytes"))
         }
-    }
-
-    /// Whether the rules put nothing around their stores, and tell upper and lower case apart.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.stores.is_empty() && self.leases.is_empty() && !self.ignores_case
     }
 
     /// One rule for every request.

@@ -99,7 +99,7 @@ fn damaged_bytes_are_refused() -> Result<(), Box<dyn Error>> {
 fn rules_that_ignore_case_are_not_plain() -> Result<(), Box<dyn Error>> {
     for (text, is_plain) in [("{}", true), (r#"{ "case_insensitive": true }"#, false)] {
         let rules = Rules::parse("rules.json", text)?;
-        assert_eq!((rules.is_plain(), Rules::from_plain_bytes(&rules.to_bytes()).is_ok()), (is_plain, is_plain));
+        assert_eq!(Rules::from_plain_bytes(&rules.to_bytes()).is_ok(), is_plain);
     }
     Ok(())
 }

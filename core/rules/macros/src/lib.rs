@@ -37,9 +37,11 @@ pub fn read(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
         eprintln!("warning: {warning}");
     }
     let path = package.join(file.value()).to_string_lossy().into_owned();
-    let bytes = Literal::byte_string(&rules.to_bytes());
+    let bytes = rules.to_bytes();
     // Rules that put nothing around their stores need none of the code for it.
-    let constructor = if rules.is_plain() { quote!(from_plain_bytes) } else { quote!(from_bytes) };
+    let is_plain = Rules::from_plain_bytes(&bytes).is_ok();
+    let constructor = if is_plain { quote!(from_plain_bytes) } else { quote!(from_bytes) };
+    let bytes = Literal::byte_string(&bytes);
     quote! {{
         // The compiler reads the file again when it changes.
         const _: &[u8] = ::core::include_bytes!(#path);
