@@ -1,9 +1,8 @@
 import { waitUntil } from "cloudflare:workers";
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { Counts, type Kv, SHARED } from "./counts.js";
 
 export * from "../../store_exports.js";
@@ -31,7 +30,7 @@ export interface KvOptions extends Omit<Options, "platform"> {
  *     import { env } from "cloudflare:workers";
  *     const tidegate = new Tidegate({ namespace: env.COUNTS, failMode: "open", policy: { name: "api", quotas: ["100 burst, 10 / s"] } });
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   readonly #waitUntil: (work: Promise<unknown>) => void;
   readonly #lingerMs: number;
   readonly #counts: Counts;
@@ -50,7 +49,7 @@ export class Tidegate extends RemoteLimiter {
     };
     const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
     let counts: Counts;
-    super(ready, SHARED, anyRule, (core) => {
+    super(ready, SHARED, (core) => {
       counts = new Counts(core, namespace!, cacheTtl, (now) => this.decided(now));
       return counts;
     });

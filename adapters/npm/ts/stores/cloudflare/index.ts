@@ -1,11 +1,10 @@
 import { waitUntil } from "cloudflare:workers";
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type Leases, lending } from "../../leases.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Objects, Stubs } from "./stubs.js";
 
 export * from "../../store_exports.js";
@@ -44,7 +43,7 @@ const CAPABILITIES: Capabilities = { ...EXACT, dimensions: "grouped" };
  *     const policy = { name: "api", quotas: ["10 / 10 s"] };
  *     const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "open", policy });
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   constructor(options: ObjectOptions) {
     const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
     const namespace = fields.get("namespace") as Objects | undefined;
@@ -63,6 +62,6 @@ export class Tidegate extends RemoteLimiter {
     };
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(ready, lends(CAPABILITIES, ready), anyRule, (core) => new Stubs(core, namespace!, hint, ready));
+    super(ready, lends(CAPABILITIES, ready), (core) => new Stubs(core, namespace!, hint, ready));
   }
 }

@@ -1,9 +1,8 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { pause, type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../store_exports.js";
@@ -43,7 +42,7 @@ const ATTEMPTS = 64;
  *
  *     const tidegate = new Tidegate({ kv: await Deno.openKv(), platform: "direct", failMode: "open", policy });
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
     const ready = { ...common(fields, 2_000), queue: new Queue() };
@@ -51,7 +50,7 @@ export class Tidegate extends RemoteLimiter {
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
     const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
-    super(ready, versioned(readsLastWrite), anyRule, (core) => new Versioned("deno kv", core, values(kv), minTtlMs));
+    super(ready, versioned(readsLastWrite), (core) => new Versioned("deno kv", core, values(kv), minTtlMs));
   }
 }
 

@@ -1,9 +1,8 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { Queue } from "../../queue.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Values, Versioned, versioned } from "../../versioned.js";
 
 export * from "../../store_exports.js";
@@ -32,7 +31,7 @@ interface Blobs {
  *
  *     const tidegate = new Tidegate({ blobs: getStore({ name: "tidegate", consistency: "strong" }), platform: "netlify", … });
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   constructor(options: BlobsOptions) {
     const fields = new Fields(options, "", [...COMMON, "blobs", "consistency"]);
     const ready = { ...common(fields, 2_000), queue: new Queue() };
@@ -44,7 +43,7 @@ export class Tidegate extends RemoteLimiter {
     const consistency = fields.choice("consistency", ["strong", "eventual"]) ?? "strong";
     // A read near the client may return an old value.
     const readsLastWrite = false;
-    super(ready, versioned(readsLastWrite), anyRule, (core) => new Versioned("blobs", core, values(blobs, consistency)));
+    super(ready, versioned(readsLastWrite), (core) => new Versioned("blobs", core, values(blobs, consistency)));
   }
 }
 

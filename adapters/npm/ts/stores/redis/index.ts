@@ -1,11 +1,10 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import type { Core } from "../../limiter_core.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
 import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
@@ -48,7 +47,7 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  * The limiter listens to the client's `error`, without which node-redis ends the process when the server restarts. The error of a check
  * has the reason.
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   constructor(options: RedisOptions) {
     const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs", "leases", "waitUntil"]);
     const ready = {
@@ -64,7 +63,7 @@ export class Tidegate extends RemoteLimiter {
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const opening = firstConnection(client);
     const losses = lossesOf(client);
-    super(ready, lends(EXACT, ready), anyRule, (core) => new Client(core, ready, sends, opening, client, losses));
+    super(ready, lends(EXACT, ready), (core) => new Client(core, ready, sends, opening, client, losses));
   }
 }
 

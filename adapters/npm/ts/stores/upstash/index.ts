@@ -1,9 +1,8 @@
-import { anyRule } from "../../core/algorithms/make_algorithm.js";
+import { CachingLimiter } from "../../caching_limiter.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
-import { RemoteLimiter } from "../../remote_limiter.js";
 import { checkedDatabase } from "./database.js";
 import { Rest } from "./rest.js";
 
@@ -38,10 +37,10 @@ declare const process: { env: Environment } | undefined;
  *     const verdict = await tidegate.check(request);
  *     if (verdict.response) return verdict.response;
  */
-export class Tidegate extends RemoteLimiter {
+export class Tidegate extends CachingLimiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(ready, lends(EXACT, ready), anyRule, (core) => new Rest(core, ready));
+    super(ready, lends(EXACT, ready), (core) => new Rest(core, ready));
   }
 
   /**
