@@ -12,10 +12,10 @@ use std::time::Instant;
 use governor::RateLimiter;
 use governor::clock::FakeRelativeClock;
 use tidegate_core::algorithm::{Algorithm, BucketState, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
-use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule, UnixMillis};
+use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, Rule};
 use tidegate_measured::{Aim, At, Measurement, Unit, ns_per_call, shortened};
+use tidegate_testing::NOW;
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const GOVERNOR: &str = "governor 0.10";
 /// The steps of a part of a round.
 const STEPS: u32 = 100_000;

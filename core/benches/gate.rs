@@ -10,10 +10,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_core::gate::{Gate, Pass, Request, Rules, Verdict};
-use tidegate_core::{Check, ClientIpSource, Key, MemoryLimiter, Millis, Platform, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, ClientIpSource, Key, MemoryLimiter, Millis, Platform, Policy, Quota};
 use tidegate_measured::{Aim, Measurement, Unit, ns_per_call};
+use tidegate_testing::NOW;
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const HEADERS: [(&str, &str); 3] = [("host", "www.example.com"), ("accept", "*/*"), ("cf-connecting-ip", "192.0.2.1")];
 
 /// As in the examples of the adapters.

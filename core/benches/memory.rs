@@ -13,8 +13,8 @@ use std::{env, fs};
 use governor::RateLimiter;
 use tidegate_core::{Check, Key, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
 use tidegate_measured::{Measurement, ROUNDS, Unit};
+use tidegate_testing::NOW;
 
-const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 const MINUTE: Millis = Millis::from_secs(60);
 
 /// Keys with which the parts of a table are about as full as they get, and keys with which most have just grown.

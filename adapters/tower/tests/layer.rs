@@ -340,7 +340,7 @@ async fn rules_match_the_path_that_arrived_in_a_nested_router() {
 
 #[tokio::test]
 async fn a_request_counts_at_the_time_when_its_key_is_known() {
-    let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+    let clock = Arc::new(AtomicU64::new(NOW.get()));
     let (read, moved) = (Arc::clone(&clock), Arc::clone(&clock));
     let layer = RateLimitLayer::new(gate(MemoryLimiter::new(), per_minute(9), OnFailure::Closed).unwrap())
         .unwrap()

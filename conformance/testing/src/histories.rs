@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use tidegate_core::algorithm::{MAX_UNITS, SlidingLog, TokenBucket};
 use tidegate_core::{Error, ErrorKind, Millis, Policy, Quota, Rule, UnixMillis};
 
+use crate::NOW;
+
 /// The last instant of a history. The reference keeps what ends after now, and nothing ends after the very last instant.
 pub const LAST: UnixMillis = UnixMillis::new(UnixMillis::MAX.get() - 1);
 
@@ -135,7 +137,7 @@ fn step(steps: Steps) -> impl Strategy<Value = Step> {
 
 /// Histories with these steps.
 pub fn history(steps: Steps) -> impl Strategy<Value = History> {
-    let start = prop_oneof![0..100u64, Just(1_800_000_000_000), magnitude(48)];
+    let start = prop_oneof![0..100u64, Just(NOW.get()), magnitude(48)];
     let quotas = prop_oneof![3 => prop::collection::vec(numbers(), 1..2), 2 => prop::collection::vec(numbers(), 1..=8)];
     (quotas, any::<bool>(), start, prop::collection::vec(step(steps), 1..40))
         .prop_map(|(quotas, charge_denied, start_ms, steps)| History { quotas, charge_denied, start_ms, steps })

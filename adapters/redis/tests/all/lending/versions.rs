@@ -1,15 +1,15 @@
 //! Two versions of Tidegate that ask for other amounts, or lend others, share a server, as while a service is deployed.
 
 use tidegate_core::lending::{Borrowers, Lease, Verdict};
-use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, Millis, Policy, Quota};
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
+use tidegate_testing::at;
 
 use super::load;
 use crate::support::Server;
 
 const LIMIT: u64 = 500;
-const START: u64 = 1_800_000_000_000;
 
 /// A version's script.
 fn lending(head_of_amount: &str) -> String {
@@ -50,7 +50,7 @@ fn borrowers_of_two_versions_that_ask_for_and_lend_other_amounts_stay_within_the
             let mut fleet = [(); 4].map(|()| Borrowers::new(Lease::new(50, Millis::from_secs(10))));
             let (mut admitted, mut asked_of) = (0, [0; 2]);
             for request in 0..1_000 {
-                let (nth, now) = (request % fleet.len(), UnixMillis::new(START + 20 * request as u64));
+                let (nth, now) = (request % fleet.len(), at(20 * request as u64));
                 let check = Check::new(&policy, &key, now);
                 let decision = match fleet[nth].decide(key.as_str(), &check, || ()) {
                     Verdict::Admit { .. } => true,
