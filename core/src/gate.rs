@@ -78,6 +78,8 @@ use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
 use crate::lending::Lease;
 use crate::quoted_text::Quoted;
+#[cfg(feature = "lending")]
+use crate::store::{Pausing, ToTell};
 use crate::suggestion::Suggestion;
 use crate::{
     Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, LimiterExt,
@@ -97,6 +99,8 @@ pub struct Gate<'s> {
     events: Option<Events>,
     /// Whether the host asks for next loans after responses.
     in_background: AtomicBool,
+    #[cfg(feature = "lending")]
+    pausing: Pausing,
 }
 
 /// What a reload replaces.
@@ -148,6 +152,8 @@ impl<'s> Gate<'s> {
             draws: Draws::default(),
             events: None,
             in_background: AtomicBool::new(false),
+            #[cfg(feature = "lending")]
+            pausing: Pausing::default(),
         };
         gate.reload(rules)?;
         Ok(gate)
@@ -548,11 +554,21 @@ impl<'s> Gate<'s> {
     /// Asks for the next loans of busy keys, and returns those of idle keys, by the limits that have a [lease](Rules#leases).
     ///
     /// Run it after each response, in a task or in `waitUntil`, for a gate that keeps them [for this](Gate::in_background), and in a task
-    /// when a check was dropped: it finishes what the check has asked. `now` is the caller's clock.
-    pub async fn after(&self, now: UnixMillis) {
-        for composed in &self.state().asked {
-            composed.after(now).await;
+    /// when a check was dropped: it finishes what the check has asked. `clock` is the caller's clock, and `pause` a timer of the host's
+    /// for what can be told together; see [`LendingLimiter::after`](crate::store::LendingLimiter::after).
+    pub async fn after(&self, clock: impl Fn() -> UnixMillis, pause: impl Future<Output = ()>) {
+        #[cfg(feature = "lending")]
+        {
+            let now = clock();
+            let has = self.state().asked.iter().map(|composed| composed.has_to_tell(now)).max();
+            if has == Some(ToTell::Now) || has == Some(ToTell::Soon) && self.pausing.passed(pause).await {
+                for composed in &self.state().asked {
+                    composed.tell(clock()).await;
+                }
+            }
         }
+        #[cfg(not(feature = "lending"))]
+        let _ = (clock, pause);
     }
 
     /// Corrects what a request was charged to its actual cost; see [`Settle`].

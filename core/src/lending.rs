@@ -16,7 +16,7 @@
 //!
 //! # Ceiling
 //!
-//! The limit itself, in every interval, whatever borrowers, clocks and networks do:
+//! The limit itself, in every interval, whatever borrowers, clocks and networks do, unless there is a [grace](self#grace):
 //!
 //! - A loan is charged when it is granted. A bucket does not drain below what is lent, since it would then admit both the loan
 //!   and the refill. A loan ends with the window that it is charged in, and with the first one if there are several.
@@ -48,6 +48,28 @@
 //!
 //! Of a large limit, nobody misses a small part. A borrower asks for 1/4,096 of what is left at its first request, and does not return
 //! a loan of less than 1/64 of that, because the call would cost more than the units are worth.
+//!
+//! # Grace
+//!
+//! The first request of a key waits for the store, and most requests of many keys are first ones. With a [grace](Lease::grace) of `g`
+//! units, a borrower that knows nothing bad of a key admits its first `g` units at once, and tells the store
+//! [in the background](Lease::in_background): it [owes](Question::owed) them. The lender charges what is owed also beyond the limit.
+//!
+//! | interval | admitted, at most |
+//! |-|-|
+//! | any, of token buckets alone | what an exact limiter admits, and `g` for each borrower |
+//! | a window, fixed or sliding | the limit, and `g` for each borrower |
+//!
+//! - The borrowers are those that meet the key before they have heard that it is at its limit: at most one for each isolate or process
+//!   of the interval, those that died included. What a borrower has not told when it dies is never charged.
+//! - A bucket repays: what is charged beyond its capacity has to drain before anything else is admitted. So in the long run only
+//!   borrowers that die admit more than an exact limiter.
+//! - A window takes no excess into the next one. So a borrower whose grace has found a key at its limit gives that key none until the
+//!   key is unused: a client gets it again from the same borrower only after a whole window in which it has admitted nothing there.
+//! - Near the limit nothing changes. A borrower that has last seen a key with less than half of a limit left gives it no grace until
+//!   it has seen it with half left. What it must forget for want of room ends the grace of new keys for as long.
+//! - What is owed is told until it is answered. If an answer is lost, it may be charged twice, as the units of a lost loan stay used.
+//! - While the store does not answer, no key gets a grace. Once a second, one question finds out whether it is back.
 //!
 //! # What can be lent
 //!
@@ -88,10 +110,11 @@
 mod amount;
 mod borrower;
 mod borrowers;
+mod grace;
 mod lender;
 mod steady;
 
-pub use borrower::{Asked, Borrower, Denied, Verdict};
+pub use borrower::{Borrower, Denied, NumberedQuestion, Verdict};
 pub use borrowers::Borrowers;
 pub use lender::Lender;
 
@@ -102,6 +125,9 @@ use crate::{Check, Error, ErrorKind, Millis, Policy, Rule};
 
 /// The most loans of one key at a time. Further borrowers get none.
 pub const LOANS_MAX: usize = 64;
+
+/// How long a host may keep what can be told together; see [`LendingLimiter::after`](crate::store::LendingLimiter::after).
+pub const PAUSE: Millis = Millis::new(100);
 
 /// No loan is larger, so that a script computes with exact integers in doubles.
 const UNITS_MAX: u64 = 1 << 32;

@@ -299,6 +299,17 @@ impl Policy {
         }
     }
 
+    /// Charges units that were admitted already, also beyond the limit.
+    pub(crate) fn overdraw(&self, state: &mut PolicyState, now: UnixMillis, units: u64) {
+        if units == 0 {
+            return;
+        }
+        self.move_back(state, now);
+        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
+            quota.rule().overdraw(state, now, units);
+        }
+    }
+
     /// Blocks a key by hand: every [penalty](crate::algorithm::Penalty) of the policy denies its requests until `span` after `now`,
     /// or its cap if that is shorter. This replaces a block that there is, also by a shorter one, and a span of zero ends it. What
     /// the key has used stays, and so do its violations: the next one blocks for as long as it would have.

@@ -85,7 +85,7 @@ impl<T> SortedMap<T> {
     }
 
     /// Removes each key for whose value `keep` is false.
-    pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.0.retain(|(_, held)| keep(&held.1));
     }
 

@@ -59,5 +59,7 @@ pub use atomic::{Applied, Atomic, AtomicLimiter};
 pub use best_effort::{BestEffort, BestEffortLimiter};
 #[cfg(feature = "lending")]
 pub use lending::{LendingLimiter, lending_capabilities};
+#[cfg(all(feature = "lending", feature = "gate"))]
+pub(crate) use lending::{Pausing, ToTell};
 pub use native::{Native, NativeLimiter};
 pub use versioned::{Changed, Swap, Versioned, VersionedLimiter, VersionedValue};

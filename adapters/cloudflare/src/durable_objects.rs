@@ -24,7 +24,7 @@ mod wire;
 pub use config::{Clock, Config, Placement};
 pub use counter::{Counter, Sweep};
 pub use error::Thrown;
-pub use leases::{Leases, lease_capabilities};
+pub use leases::Leases;
 #[cfg(all(target_arch = "wasm32", feature = "worker"))]
 pub use object::{Object, derive};
 pub use rows::{Page, Row, Rows};

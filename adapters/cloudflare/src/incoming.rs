@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::gate::{Gate, Headers, LogLimit, Pass, Request as Asked, Verdict};
 use tidegate_core::internal::begin;
+use tidegate_core::lending::PAUSE;
 use tidegate_core::{Error, Rejection, ResponseFields, UnixMillis};
 use worker::{Context, Date, Delay, Request, Response, console_error};
 
@@ -27,7 +28,8 @@ pub async fn check(gate: &Gate<'_>, request: &Request) -> worker::Result<Result<
 /// after(gate, &context);
 /// ```
 pub fn after(gate: &'static Gate<'static>, context: &Context) {
-    if let Some(rest) = begin(gate.after(now())) {
+    let pause = async { Delay::from(Duration::from_millis(PAUSE.get())).await };
+    if let Some(rest) = begin(gate.after(now, pause)) {
         context.wait_until(rest);
     }
 }

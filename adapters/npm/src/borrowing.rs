@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Verdict, can_borrow};
+use tidegate_core::lending::{Answer, Borrowers, Lease, NumberedQuestion, Verdict, can_borrow};
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Check, Decision, Error, Key, Policy, UnixMillis};
 use wasm_bindgen::prelude::*;
@@ -16,9 +16,9 @@ pub(crate) struct Borrowing(RefCell<Borrowers<Key>>);
 /// What a check gets.
 pub(crate) enum Begun {
     /// The decision, and what to ask without having anybody wait.
-    Decided(Decision, Option<Asked>),
+    Decided(Decision, Option<NumberedQuestion>),
     /// What to ask along with the check.
-    Ask(Asked),
+    Ask(NumberedQuestion),
     /// The store decides.
     AskPlainly,
 }
@@ -38,7 +38,7 @@ impl Borrowing {
     /// What a limiter that borrows from a store supports.
     pub(crate) fn capabilities(&self, store: Capabilities) -> Capabilities {
         let borrowers = self.0.borrow();
-        lending_capabilities(store, borrowers.lease().slice, borrowers.lease().lifetime)
+        lending_capabilities(store, borrowers.lease())
     }
 
     pub(crate) fn begin(&self, check: &Check<'_>) -> Result<Begun, Error> {
@@ -65,7 +65,7 @@ impl Borrowing {
     }
 
     /// What an idle key is to return, and the key.
-    pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, Asked)> {
+    pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, NumberedQuestion)> {
         self.0.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked))
     }
 }

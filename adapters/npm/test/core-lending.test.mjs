@@ -184,12 +184,12 @@ const [CHECK, PEEK, REFUND, DELETE, LEND] = [1, 2, 3, 4, 5];
 const NUMBERS = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6 };
 
 /** A call of an object, as `wire.rs` writes it. */
-function callOf({ quotas, dimensions, chargeDenied }, row, action, now, cost, more) {
+function callOf({ quotas, dimensions, chargeDenied }, row, action, now, cost, more, version = 4) {
   const placeOf = (nth) => dimensions.findIndex(({ end }) => nth < end);
   const kindOf = (rule, nth) => Buffer.from([(placeOf(nth) << 4) | NUMBERS[rule.code]]);
   const given = quotas.flatMap(({ rule }, nth) => [kindOf(rule, nth), long([rule.amount, rule.unit, rule.last])]);
   const rows = dimensions.map((_, nth) => [Buffer.from([row.length + 1, 0]), Buffer.from(row + nth)]).flat();
-  return hex(Buffer.concat([Buffer.from([4, action, Number(chargeDenied), quotas.length]), ...given, ...rows, long([cost, now, 1, ...more])]));
+  return hex(Buffer.concat([Buffer.from([version, action, Number(chargeDenied), quotas.length]), ...given, ...rows, long([cost, now, 1, ...more])]));
 }
 
 /** The states as `codec.rs` of the core writes them: none that grow. */
@@ -320,7 +320,8 @@ function questionOf(random, numbers, kind) {
   const lifetime = random.pick(60_000, random.size(60_000), kind === "any" ? random.size(most) : 10_000, kind === "any" ? 0 : 5_000);
   const loan = place !== undefined && random.chance(0.9) ? numbers[place] : random.size(2 ** 53 - 1);
   const back = random.pick({ unspent: part(), kept: part() }, { unspent: 0, kept: units }, { unspent: random.below(units + 1), kept: 0 });
-  return { wanted, within, lifetime, back: random.chance(0.6) ? { loan, ...back } : undefined };
+  const owed = random.chance(0.7) ? 0 : random.pick(1, random.below(20), random.size(most));
+  return { wanted, within, owed, lifetime, back: random.chance(0.6) ? { loan, ...back } : undefined };
 }
 
 describe("the lender", async () => {
@@ -368,10 +369,10 @@ describe("the lender", async () => {
         chargedAt: Math.max(now - random.size(100_000), 0),
       };
       const { back, ...asked } = call.question;
-      const lends = () => [asked.wanted, asked.within, asked.wanted, asked.lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])];
+      const lends = () => [asked.wanted, asked.within, asked.wanted, asked.lifetime, ...(asked.owed > 0 ? [asked.owed] : []), ...(back ? [back.loan, back.unspent, back.kept] : [])];
       const more = call.action === LEND ? lends() : call.action === REFUND ? [call.chargedAt] : [];
       const before = row && { ...row };
-      const length = bridge.write(callOf(policy, name, call.action, now, call.cost, more));
+      const length = bridge.write(callOf(policy, name, call.action, now, call.cost, more, call.action === LEND && asked.owed > 0 ? 5 : 4));
       const got = replyOf(bridge.text(counter.answer(length, now)), policy.quotas.length);
       const mine = tried(() => applied(policy, row, call));
       const shown = () => JSON.stringify({ step, policy: policy.quotas, before, state: before && decoded(policy, before.value), call });
@@ -501,8 +502,8 @@ class Isolate {
 }
 
 /** A question, as a word of the script. */
-function wordOf({ wanted, within, lifetime, back }) {
-  return [wanted, within, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
+function wordOf({ wanted, within, owed, lifetime, back }) {
+  return [wanted, within, owed, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
 }
 
 /** The states of keys at a server, as text, and what lend.lua does with them. */
@@ -912,7 +913,7 @@ describe("the borrowers", async () => {
     }
     assert.equal(borrowers.due(START + 1_999), undefined);
     const due = borrowers.due(START + 2_999);
-    const returned = { wanted: 0, within: 0, lifetime: 60_000, back: { loan: 7, unspent: 9, kept: 0 } };
+    const returned = { wanted: 0, within: 0, owed: 0, lifetime: 60_000, back: { loan: 7, unspent: 9, kept: 0 } };
     assert.deepEqual([due.beside, due.asked.question], ["after", returned]);
     const other = due.key === "a" ? "b" : "a";
     assert.equal(borrowers.decide(other, after, 1, START + 2_999, "after").kind, "admit");
@@ -928,7 +929,7 @@ test("a loan of another size is accepted, and one that is not safe is corrupt", 
   const { loan, unspent, kept, ...more } = question;
   for (const { verdict, used, granted, accepted } of rows) {
     const text = `${verdict}${before.replace("USED", used)}>${granted}`;
-    const read = () => lent(fixedOf(100), { kind: ASK_CHECK, cost: 1, now }, { ...more, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
+    const read = () => lent(fixedOf(100), { kind: ASK_CHECK, cost: 1, now }, { ...more, owed: 0, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
     const found = tried(() => read() ?? {});
     const shown = found.error ?? (found.number === undefined ? "" : `${found.number}:${found.units}:${now + found.lasts}`);
     assert.equal(shown, accepted ? granted : "corrupt", text);

@@ -477,6 +477,7 @@ function loanOf(random, row = "") {
   const some = () => random.pick(0, 1, random.below(20), random.size(2 ** 53 - 1));
   return {
     ...{ wanted: random.pick(random.below(50), some()), within: random.pick(random.size(60_000), some()) },
+    owed: random.chance(0.7) ? 0 : some(),
     lifetime: random.pick(60_000, random.size(60_000), some()),
     back: random.chance(0.6) ? { loan: random.chance(0.9) ? held : some(), unspent: some(), kept: some() } : undefined,
   };
@@ -892,7 +893,7 @@ describe("Durable Objects", () => {
     const counted = optionsWith({ algorithm: LOG, amount: 9, span }, { algorithm: SLOTS, amount: 3, span }, byHand);
     const [lent, held] = [lendable, counted].map((options) => new OwnLimiter(options, readyWith({})));
     const about = (kind, more) => ({ ...ask(kind, START), key: "a", ...more });
-    const loan = { wanted: 20, within: 1_000, lifetime: 60_000, back: undefined };
+    const loan = { wanted: 20, within: 1_000, owed: 0, lifetime: 60_000, back: undefined };
     const [token, other] = ["first", "second"].map((token) => ({ token, extra: 60_000 }));
     const questions = [
       ...[lent.lend(about(CHECK), loan), lent.lend(about(CHECK), loan), lent.ask(about(PEEK)), lent.ask(about(RESET))],
@@ -1044,7 +1045,7 @@ describe("Durable Objects", () => {
 
     const question = ask(CHECK, START);
     callOf(question).noted = {};
-    const loan = { wanted: 4, within: 1_000, lifetime: 60_000, back: undefined };
+    const loan = { wanted: 4, within: 1_000, owed: 0, lifetime: 60_000, back: undefined };
     const questions = [own.ask(ask(CHECK, START)), own.lend(ask(CHECK, START), loan)];
     const [answer, lent] = questions.map((asked) => ownCounter(new Storage()).answer(asked.split("?")[1], START));
     assert.ok(answer.startsWith("0400") && lent.startsWith("0401"));
@@ -1082,7 +1083,7 @@ describe("Durable Objects", () => {
     for (const { by, kind, row, now, cost, token, extra = 0, question, granted, call, answer } of steps) {
       const [spent, within, slice, lifetime, loan, unspent, kept] = question ?? [];
       const wanted = Math.min(spent, slice);
-      const asked = question && { wanted, within, lifetime, back: loan === undefined ? undefined : { loan, unspent, kept } };
+      const asked = question && { wanted, within, owed: 0, lifetime, back: loan === undefined ? undefined : { loan, unspent, kept } };
       // A Worker of this version asks in words that the object before knows, and reads its answer.
       const words = writtenCall({ policy }, { kind: kinds[kind], cost, now, token, extra }, asked, quotas, [row], { isTimeless: false, minTtlMs: 0 });
       if (by !== "before") assert.equal(words, call);
@@ -1108,7 +1109,7 @@ describe("Durable Objects", () => {
     const own = new OwnLimiter(optionsWith({ algorithm: FIXED, amount: 5, span: 1_000 }), readyWith({}));
     const question = ask(CHECK, START);
     const call = own.ask(question).split("?")[1];
-    for (const version of ["03", "05"]) {
+    for (const version of ["03", "06"]) {
       const answer = ownCounter(new Storage()).answer(version + call.slice(2), START);
       assert.match(answer, /^500 unavailable: durable object: the call has another version of the protocol; deploy/);
       assert.equal(tried(() => own.read(question, answer)).kind, "unavailable");

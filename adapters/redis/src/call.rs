@@ -315,15 +315,15 @@ fn utf8(bytes: &[u8]) -> Result<&str, Error> {
 pub fn question(word: &str) -> Option<Question> {
     let mut numbers = word.split(' ').map(|digits| digits.parse::<u64>().ok());
     let mut next = || numbers.next().flatten();
-    let (wanted, within, lifetime) = (next()?, Millis::new(next()?), Millis::new(next()?));
+    let (wanted, within, owed, lifetime) = (next()?, Millis::new(next()?), next()?, Millis::new(next()?));
     let back = next().and_then(|loan| Some(Returned { loan, unspent: next()?, kept: next()? }));
-    Some(Question { wanted, within, lifetime, back })
+    Some(Question { wanted, within, owed, lifetime, back })
 }
 
 /// A question as a word of [`Script::Lending`].
 fn asked(question: Question) -> String {
-    let Question { wanted, within, lifetime, back } = question;
-    let mut word = format!("{wanted} {} {}", within.get(), lifetime.get());
+    let Question { wanted, within, owed, lifetime, back } = question;
+    let mut word = format!("{wanted} {} {owed} {}", within.get(), lifetime.get());
     if let Some(Returned { loan, unspent, kept }) = back {
         word.push_str(&format!(" {loan} {unspent} {kept}"));
     }

@@ -6,8 +6,8 @@
 --            or, if the block was set by hand, pn1 <violations> <until> <length>;
 --          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
---            mode  c check, d check that charges denials, p peek, r refund, s settle the charge of the token to `cost`,
---                  or `-` for what was charged, b block for `cost` ms, or end a block; with dimensions, a digit for the quotas of each
+--            mode  c check, d check that charges denials, p peek, r refund, o charge also beyond the limit, s settle the charge of the
+--                  token to `cost`, or `-` for what was charged, b block for `cost` ms, or end a block; with dimensions, a digit for the quotas of each
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
 --          id; for a refund: when the cost was charged
@@ -43,7 +43,7 @@ local function get(key)
   return text ~= '' and text
 end
 
-local refund, overdraw, charged_at, actual = mode == 'r', false, 0, nil
+local refund, overdraw, charged_at, actual = mode == 'r', mode == 'o', 0, nil
 if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end

@@ -3,7 +3,7 @@
 --
 -- KEYS     as in decide.lua. Loans follow a state as one more part, `ln1 <last> <borrowers> <number>:<units>:<until> ...;`: the number
 --          of the last loan, how many borrowers there are in sixteenths, and each loan, ordered by their ends
--- ARGV     nothing, or what a borrower asks: `<wanted> <within> <lifetime>`, then of its last loan ` <number> <unspent> <kept>`;
+-- ARGV     nothing, or what a borrower asks: `<wanted> <within> <owed> <lifetime>`, then of its last loan ` <number> <unspent> <kept>`;
 --          then the arguments of decide.lua. Mode x removes the states; what is lent stays charged
 -- Answers  as decide.lua does, also before a state without loans. A question's answer ends with `>` and the next loan, if there is one
 local LIFETIME_MAX, LOANS_MAX, UNITS_MAX, NUMBERS_PER_MS, SIXTEENTHS = 60000, 64, 4294967296, 16, 16
@@ -367,10 +367,14 @@ end
 
 local asked, kept
 if question ~= '' then
-  local wanted, within, lifetime, rest = match(question, '^(%d+) (%d+) (%d+)(.*)$')
+  local wanted, within, owed, lifetime, rest = match(question, '^(%d+) (%d+) (%d+) (%d+)(.*)$')
   asked = { wanted = wanted + 0, within = within + 0, lifetime = lifetime + 0 }
   local number, given_back, still = match(rest, '^ (%d+) (%d+) (%d+)$')
   kept = number and take_back(number + 0, given_back + 0, still + 0)
+  -- What it has admitted without a loan is charged also beyond the limit.
+  if owed ~= '0' then
+    ask('o', now_text, min(owed + 0, UNITS_MAX))
+  end
 end
 
 local before = state

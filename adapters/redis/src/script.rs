@@ -44,12 +44,12 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "baa17acd62afe5c0ceabef416842add587b2ec3e",
-            (Self::General, true) => "0eda8b74dc30781c0ed77c7458d848c619ecf6a5",
+            (Self::General, false) => "f32e26d4ed745826822bda54b56fc843ed276443",
+            (Self::General, true) => "755e45f3ea7dd1005f4850c366415c3f883dd8bc",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
-            (Self::Lending, false) => "30cf4a83420b2244eef8b0ade411fbc3c07669c2",
-            (Self::Lending, true) => "dad41952579e7eac212f68a75e441a87150d6116",
+            (Self::Lending, false) => "b7c4f9d86dabf4d535015f394344a5970213484d",
+            (Self::Lending, true) => "2a6b4cbff2bf4a981dcf990604a352d77fe56ef5",
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use tidegate_core::gate::{Gate, Headers, Pending, Prepared, Request, Verdict};
 use tidegate_core::internal::begin;
+use tidegate_core::lending::PAUSE;
 use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use tokio::runtime::Handle;
 use tower_layer::Layer;
@@ -302,7 +304,9 @@ pub(crate) struct AsksAhead {
 impl Drop for AsksAhead {
     fn drop(&mut self) {
         let settings = Arc::clone(&self.settings);
-        let work = async move { settings.gate.after((settings.clock)()).await };
+        let work = async move {
+            settings.gate.after(|| (settings.clock)(), tokio::time::sleep(Duration::from_millis(PAUSE.get()))).await;
+        };
         if !self.is_decided {
             self.runtime.spawn(work);
         } else if let Some(rest) = begin(work) {

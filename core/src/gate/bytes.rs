@@ -318,7 +318,7 @@ bytes_of_fields!(PolicyParts { name, quotas, scopes, group, place_by_key, charge
 bytes_of_fields!(Path { segments, is_prefix, written });
 bytes_of_fields!(Pattern { host, path, methods, headers, score_below });
 bytes_of_fields!(Responses { format, spread, fields });
-bytes_of_fields!(Lease { slice, lifetime, deadline, in_background });
+bytes_of_fields!(Lease { slice, lifetime, deadline, in_background, grace });
 bytes_of_variants!(OnFailure { Open, Closed });
 bytes_of_variants!(BodyFormat { Json, Problem });
 bytes_of_variants!(RateLimitFields { Draft11, Draft11And6 });

@@ -179,7 +179,10 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 ///
 /// - `true` stands for the table `{ slice = 50, lifetime_ms = 60_000 }`: the most units of a key that one process or isolate holds, and
 ///   how long a loan or a denial lasts at most. A lifetime is a minute at most.
-/// - **Cost:** never more than the limit is admitted, and perhaps less: up to two slices for each process within a lifetime, and a
+/// - `grace = 1` admits the first unit of a key at once, before the store has heard of it, under a gate that asks
+///   [in the background](super::Gate::in_background). So much may be admitted beyond the limit for each process or isolate; see
+///   [Grace](crate::lending#grace). It is at most the slice and the least limit.
+/// - **Cost:** without a grace, never more than the limit is admitted, and perhaps less: up to two slices for each process within a lifetime, and a
 ///   denial may miss a reset elsewhere for a lifetime.
 /// - It is an error if the limit [cannot be lent](crate::lending#what-can-be-lent), if its rule has other limits or an `estimate`,
 ///   or, when the gate is built, if the store does not [lend](crate::Capabilities::lends). Limits without a lease are never lent.

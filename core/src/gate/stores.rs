@@ -19,8 +19,10 @@ use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{
     Capabilities, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis, Operation, Policy,
-    Reply, Shadow, ShadowCounts, Tiered, UnixMillis,
+    Reply, Shadow, ShadowCounts, Tiered,
 };
+#[cfg(feature = "lending")]
+use crate::{UnixMillis, store::ToTell};
 
 /// A store, or the limiter around one.
 type Store<'s> = Arc<dyn ErasedLimiter + 's>;
@@ -372,14 +374,18 @@ impl<'s> Composed<'s> {
         }
     }
 
-    /// What is left to do after a response.
-    pub(super) async fn after(&self, now: UnixMillis) {
-        #[cfg(feature = "lending")]
+    /// What there is to tell the store.
+    #[cfg(feature = "lending")]
+    pub(super) fn has_to_tell(&self, now: UnixMillis) -> ToTell {
+        self.borrowing.as_ref().map_or(ToTell::Nothing, |borrowing| borrowing.has_to_tell(now))
+    }
+
+    /// Tells it.
+    #[cfg(feature = "lending")]
+    pub(super) async fn tell(&self, now: UnixMillis) {
         if let Some(borrowing) = &self.borrowing {
-            borrowing.after(now).await;
+            borrowing.tell(now).await;
         }
-        #[cfg(not(feature = "lending"))]
-        let _ = now;
     }
 
     pub(super) const fn rules(&self) -> Option<&StoreRules> {

@@ -1,6 +1,7 @@
 //! What a borrower knows of one key.
 
 use super::amount::{is_unmissed, wanted};
+use super::grace::Grace;
 use super::steady::JITTER;
 use super::{Answer, Lease, Question, Returned};
 use crate::{Check, Decision, Millis, Policy, Quota, Rule, UnixMillis};
@@ -34,6 +35,7 @@ pub struct Borrower {
     left: u64,
     denial: Option<Denial>,
     demand: Demand,
+    grace: Grace,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,12 +85,12 @@ pub enum Verdict {
     /// It is admitted, and charged already. If there is a question, it is asked with a cost of 0, in the background or not.
     Admit {
         /// The question for the next loan.
-        then: Option<Asked>,
+        then: Option<NumberedQuestion>,
     },
     /// It is denied, as the lender has said of an equal check.
     Deny(Denied),
     /// The lender decides on it, and grants a loan along with the decision.
-    Ask(Asked),
+    Ask(NumberedQuestion),
     /// The lender decides on it. Another check's question is under way.
     AskPlainly,
 }
@@ -109,7 +111,7 @@ impl Verdict {
 
 /// A question, and the number that its answer is told with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct NumberedQuestion {
     /// Its number among the borrower's questions.
     pub nth: u64,
     /// What to ask.
@@ -144,6 +146,7 @@ impl Borrower {
             left: 0,
             denial: None,
             demand,
+            grace: Grace::default(),
         };
         new.change(check);
         new
@@ -170,6 +173,14 @@ impl Borrower {
         }
     }
 
+    /// What the key's first check gets: it is admitted by grace, or asked about.
+    pub(super) fn first(&mut self, check: &Check<'_>, lease: &Lease, now: UnixMillis, nth: u64) -> Verdict {
+        if self.grace.admits(check.cost, lease.grace, now) {
+            return Verdict::Admit { then: None };
+        }
+        Verdict::Ask(self.give_up(check.cost, lease, now, nth))
+    }
+
     /// What a check gets at `now`. A question has the next number. A check that has waited for an answer says until when: it was
     /// counted when it came.
     pub(super) fn decide(
@@ -188,6 +199,7 @@ impl Borrower {
         let then = waited_until.unwrap_or(now);
         if self.is_of_another(check) {
             self.change(check);
+            self.grace.change(now + lease.lifetime);
         }
         if let Some(loan) = &mut self.loan
             && loan.spend(check.cost, then, waited_until.is_some())
@@ -199,6 +211,9 @@ impl Borrower {
         }
         if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && then < denial.until) {
             return Verdict::Deny(Denied { retry_after: denial.admitted_at.since(then), binding: denial.binding });
+        }
+        if waited_until.is_none() && self.grace.admits(check.cost, lease.grace, now) {
+            return Verdict::Admit { then: None };
         }
         if busy {
             return Verdict::AskPlainly;
@@ -239,7 +254,7 @@ impl Borrower {
     }
 
     /// Asks for the next loan before this one is spent.
-    fn ask(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
+    fn ask(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
         self.back = self.loan.as_mut().map(|loan| {
             loan.kept = loan.left;
             Returned { loan: loan.number, unspent: 0, kept: loan.left }
@@ -248,19 +263,20 @@ impl Borrower {
     }
 
     /// Asks for the next loan, and returns what is left of this one.
-    pub(super) fn give_up(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
+    pub(super) fn give_up(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
         let back = self.loan.take().map(|loan| Returned { loan: loan.number, unspent: loan.left, kept: 0 });
         self.back = back.or(self.back);
         self.asked(cost, lease, now, nth)
     }
 
-    fn asked(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> Asked {
+    fn asked(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
         let (wanted, within) = wanted(self.demand.spent, now.since(self.demand.since), self.left, lease);
-        let question = Question { wanted, within, lifetime: lease.lifetime, back: self.back };
+        let owed = self.grace.tell(cost);
+        let question = Question { wanted, within, owed, lifetime: lease.lifetime, back: self.back };
         self.demand.ask(lease, now);
         (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
         (self.asked_cost, self.asked_policy) = (cost, self.policy);
-        Asked { nth, question }
+        NumberedQuestion { nth, question }
     }
 
     /// Takes the answer to a question, or `None` if there is none. If another question was asked since, the answer is late, and its
@@ -270,6 +286,7 @@ impl Borrower {
             return;
         }
         self.waits = false;
+        self.grace.answered(answer, self.asked_at);
         let Some(answer) = answer else { return };
         let from = self.asked_at;
         let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));
@@ -303,9 +320,30 @@ impl Borrower {
         }
     }
 
-    /// Whether it is idle and has something to return.
+    /// Whether it owes units, which the store is to be told.
+    pub(super) const fn owes(&self) -> bool {
+        self.grace.owed > 0
+    }
+
+    /// Whether it owes units that no question tells.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.grace.owed > self.grace.told
+    }
+
+    /// Until when its key gets no grace, if it has seen the key near its limit.
+    pub(super) const fn suspects_until(&self) -> UnixMillis {
+        self.grace.until
+    }
+
+    /// Whether it has something to tell: units that it owes, or that it is idle and returns its loan.
     pub(super) fn is_due(&self, lease: &Lease, now: UnixMillis) -> bool {
-        let is_held = |loan: &Held| loan.left > 0 && loan.is_missed && !self.is_waiting(lease, now);
+        if self.is_waiting(lease, now) {
+            return false;
+        }
+        if self.owes() {
+            return !self.grace.is_lost || now >= self.asked_at + AGAIN;
+        }
+        let is_held = |loan: &Held| loan.left > 0 && loan.is_missed;
         let Some(loan) = self.loan.filter(is_held) else { return false };
         let gap = now.since(self.demand.since).get() / self.demand.spent.max(1);
         let idle = now >= loan.used_at + IDLE.max(Millis::new(gap.saturating_mul(IDLE_GAPS)));
@@ -317,13 +355,16 @@ impl Borrower {
     pub(super) fn is_of_use(&self, lease: &Lease, now: UnixMillis) -> bool {
         let returns = |loan: &Held| loan.left > 0 && loan.returns && now < loan.until + lease.lifetime;
         let known = now < self.demand.at + lease.lifetime;
-        known || self.loan.as_ref().is_some_and(returns) || self.is_waiting(lease, now)
+        known || self.owes() || self.loan.as_ref().is_some_and(returns) || self.is_waiting(lease, now)
     }
 }
 
 /// A borrower is idle after this time without a request, and after so many times of the usual time between two requests.
 const IDLE: Millis = Millis::from_secs(2);
 const IDLE_GAPS: u64 = 16;
+
+/// When what it owes is told again, if an answer is lost.
+const AGAIN: Millis = Millis::from_secs(4);
 
 impl Held {
     /// What is left for checks that have not waited.

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::borrower::{Asked, Borrower, Verdict};
+use super::borrower::{Borrower, NumberedQuestion, Verdict};
 use super::steady::Steady;
 use super::{Answer, Lease};
 use crate::sorted_map::SortedMap;
@@ -23,9 +23,13 @@ pub struct Borrowers<T> {
     /// The number of keys at which those that are no longer of use are dropped.
     sweep_at: usize,
     swept_at: UnixMillis,
-    /// Keys that may have something to return.
+    /// Keys that may have something to tell.
     due: Vec<String>,
     looked_at: UnixMillis,
+    /// Whether the store has answered the last question. While it does not, no key gets a grace.
+    is_up: bool,
+    /// When new keys get a grace again: some that should have none were forgotten for want of room.
+    grace_from: UnixMillis,
 }
 
 #[derive(Debug)]
@@ -49,7 +53,18 @@ impl<T> Borrowers<T> {
     pub fn new(lease: Lease) -> Self {
         let never = UnixMillis::new(0);
         let (clock, due) = (Steady::default(), Vec::new());
-        Self { lease, clock, keys: SortedMap::new(), asked: 0, sweep_at: 0, swept_at: never, due, looked_at: never }
+        Self {
+            lease,
+            clock,
+            keys: SortedMap::new(),
+            asked: 0,
+            sweep_at: 0,
+            swept_at: never,
+            due,
+            looked_at: never,
+            is_up: true,
+            grace_from: never,
+        }
     }
 
     /// The lease.
@@ -92,23 +107,38 @@ impl<T> Borrowers<T> {
         beside: impl FnOnce() -> T,
     ) -> Verdict {
         self.asked += 1;
+        let lease = Lease { grace: if self.gives_grace() { self.lease.grace } else { 0 }, ..self.lease };
         if let Some(kept) = self.keys.get_mut(key) {
             if kept.borrower.is_of_another(check) {
                 kept.beside = beside();
             }
-            return kept.borrower.decide(check, &self.lease, now, self.asked, waited_until);
+            let was_silent = kept.borrower.is_silent();
+            let verdict = kept.borrower.decide(check, &lease, now, self.asked, waited_until);
+            if kept.borrower.is_silent() && !was_silent {
+                self.due.push(key.into());
+            }
+            return verdict;
         }
         if !self.has_room(now) {
             return Verdict::AskPlainly;
         }
         let mut borrower = Borrower::new(check, now);
-        let asked = borrower.give_up(check.cost, &self.lease, now, self.asked);
+        let grace = if now < self.grace_from { 0 } else { lease.grace };
+        let verdict = borrower.first(check, &Lease { grace, ..lease }, now, self.asked);
+        if borrower.is_silent() {
+            self.due.push(key.into());
+        }
         self.keys.insert(key, Kept { borrower, beside: beside() });
-        Verdict::Ask(asked)
+        verdict
+    }
+
+    const fn gives_grace(&self) -> bool {
+        self.lease.in_background && self.is_up
     }
 
     /// Takes the answer to a key's question. `None` if there is none: the question failed, or was dropped.
     pub fn answered(&mut self, key: &str, nth: u64, answer: Option<&Answer>) {
+        self.is_up = answer.is_some();
         if let Some(kept) = self.keys.get_mut(key) {
             kept.borrower.answered(nth, answer);
         }
@@ -141,25 +171,44 @@ impl<T> Borrowers<T> {
         self.keys.get(key).is_some_and(|kept| kept.borrower.is_waiting_for(nth))
     }
 
-    /// A question that nobody waits for, with its key: an idle borrower returns its loan. It is asked with a cost of 0. Call it again
-    /// until it returns `None`; it looks for idle borrowers once a second.
-    pub fn due(&mut self, now: UnixMillis) -> Option<(String, Asked, &T)> {
-        let now = self.clock.at_least(now);
-        if now.since(self.looked_at) >= LOOK {
-            self.looked_at = now;
-            let due = self.keys.iter().filter(|(_, kept)| kept.borrower.is_due(&self.lease, now));
-            self.due = due.map(|(key, _)| key.into()).collect();
-        }
+    /// A question that nobody waits for, with its key: a borrower tells what it [owes](super::Question::owed), or an idle one returns its loan.
+    /// It is asked with a cost of 0. Call it again until it returns `None`; it looks for idle borrowers once a second.
+    pub fn due(&mut self, now: UnixMillis) -> Option<(String, NumberedQuestion, &T)> {
+        let now = self.look(now);
         let nothing = Lease { slice: 0, ..self.lease };
         while let Some(key) = self.due.pop() {
             let Some(kept) = self.keys.get_mut(&key).filter(|kept| kept.borrower.is_due(&nothing, now)) else {
                 continue;
             };
             self.asked += 1;
-            let asked = kept.borrower.give_up(0, &nothing, now, self.asked);
+            let lease = if kept.borrower.owes() { &self.lease } else { &nothing };
+            let asked = kept.borrower.give_up(0, lease, now, self.asked);
             return self.keys.get(&key).map(|kept| (key, asked, &kept.beside));
         }
         None
+    }
+
+    /// Whether [`due`](Self::due) may have a question.
+    pub fn may_be_due(&mut self, now: UnixMillis) -> bool {
+        self.look(now);
+        !self.due.is_empty()
+    }
+
+    /// Looks for keys that have something to tell. Returns the time.
+    fn look(&mut self, now: UnixMillis) -> UnixMillis {
+        let now = self.clock.at_least(now);
+        if now.since(self.looked_at) >= LOOK {
+            self.looked_at = now;
+            // One question finds out whether the store is back.
+            let mut probes = if self.is_up { usize::MAX } else { 1 };
+            let due = self.keys.iter().filter(|(_, Kept { borrower, .. })| {
+                let is_due = borrower.is_due(&self.lease, now) && (probes > 0 || !borrower.owes());
+                probes -= usize::from(is_due && borrower.owes());
+                is_due
+            });
+            self.due = due.map(|(key, _)| key.into()).collect();
+        }
+        now
     }
 
     /// Makes room for one more key. Keys are swept when their number has doubled since the last time; when they are as many as
@@ -168,8 +217,18 @@ impl<T> Borrowers<T> {
         let full = self.keys.len() >= KEYS_MAX;
         let due = now.since(self.swept_at) >= self.lease.lifetime;
         if self.keys.len() >= self.sweep_at.max(SWEEP_MIN) && (due || !full) {
-            let lease = self.lease;
-            self.keys.retain(|kept| kept.borrower.is_of_use(&lease, now));
+            let (lease, grace_from) = (self.lease, &mut self.grace_from);
+            self.keys.retain(|kept| {
+                let until = kept.borrower.suspects_until();
+                let suspects = lease.grace > 0 && now < until;
+                if kept.borrower.is_of_use(&lease, now) || suspects && !full {
+                    return true;
+                }
+                if suspects {
+                    *grace_from = until.max(*grace_from);
+                }
+                false
+            });
             self.sweep_at = (self.keys.len() * 2).min(KEYS_MAX);
             self.swept_at = now;
         }

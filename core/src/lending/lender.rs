@@ -51,7 +51,7 @@ impl Lender {
         self.loans.last().map_or(UnixMillis::new(0), |loan| loan.until)
     }
 
-    /// Decides on a check, takes back the borrower's last loan and grants the next one. The state is [settled](Self::settle) at
+    /// Decides on a check, takes back the borrower's last loan, charges what it owes, and grants the next one. The state is [settled](Self::settle) at
     /// `now`. A policy that [cannot be lent](can_lend) gets a plain decision.
     #[must_use]
     pub fn decide(
@@ -63,6 +63,7 @@ impl Lender {
         question: &Question,
     ) -> Answer {
         if !can_lend(policy) {
+            policy.overdraw(state, now, question.owed.min(UNITS_MAX));
             return policy.decide(state, now, cost).into();
         }
         let (decision, kept) = self.decide_after_return(policy, state, now, cost, question);
@@ -109,7 +110,7 @@ impl Lender {
         Ok(self.answer(now, question, decision, granted))
     }
 
-    /// Takes back the borrower's last loan, and decides. Returns the part that the borrower keeps, too.
+    /// Takes back the borrower's last loan, charges what it owes, and decides. Returns the part that the borrower keeps, too.
     fn decide_after_return(
         &mut self,
         policy: &Policy,
@@ -119,6 +120,7 @@ impl Lender {
         question: &Question,
     ) -> (Decision, Option<Lent>) {
         let kept = question.back.and_then(|back| self.take_back(policy, state, now, back));
+        policy.overdraw(state, now, question.owed.min(UNITS_MAX));
         let decision = policy.decide(state, now, cost);
         (self.corrected(policy, state, now, cost, decision), kept)
     }

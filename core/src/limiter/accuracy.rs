@@ -55,7 +55,9 @@ impl Accuracy {
     #[cfg(feature = "std")]
     pub(crate) const fn is_within_limit_of_each_location(&self) -> bool {
         let drift = self.drift();
-        matches!(drift.ceiling, Ceiling::Limit | Ceiling::PerLocation) && drift.fallback_percent == 0
+        matches!(drift.ceiling, Ceiling::Limit | Ceiling::PerLocation)
+            && drift.fallback_percent == 0
+            && drift.grace == 0
     }
 
     /// The most that one quota admits under a load.
@@ -69,8 +71,8 @@ impl Accuracy {
     #[must_use]
     pub fn ceiling(&self, load: Load) -> u64 {
         let drift = self.drift();
-        let share = drift.fallback_share(load);
-        drift.ceiling.of(load).saturating_add(share.saturating_mul(load.locations))
+        let each = drift.fallback_share(load).saturating_add(drift.grace);
+        drift.ceiling.of(load).saturating_add(each.saturating_mul(load.locations))
     }
 
     /// This limiter admits at least as much as an exact one with the returned limit, under a load; see [`Floor`].
@@ -97,6 +99,9 @@ impl fmt::Display for Accuracy {
         };
         let drift = self.drift();
         write!(f, "{class}: {} <= admitted <= {}", drift.floor, drift.ceiling)?;
+        if drift.grace > 0 {
+            write!(f, " + {} x locations", drift.grace)?;
+        }
         match drift.fallback_percent {
             0 => Ok(()),
             percent => write!(f, " + max({percent} % x limit, 1) x locations"),
@@ -121,6 +126,9 @@ pub struct Drift {
     /// What each location admits beyond the ceiling while the store is down, in percent of the limit, but at least 1 of each quota:
     /// see `Fallback`.
     pub fallback_percent: u8,
+    /// The units that each location admits of a key before it has heard of it from the store, beyond the ceiling if the key is at its
+    /// limit; see [`Lease::grace`](crate::lending::Lease::grace). Locations that ended meanwhile count, too.
+    pub grace: u64,
     /// How long a refund, a settlement or a reset by another may go unseen, so that a denial which it would have ended is repeated.
     /// `None` if it is seen at once.
     pub unseen: Option<Millis>,
@@ -142,7 +150,7 @@ impl Drift {
 
     /// At most the limit, and no early denials.
     pub const WITHIN_LIMIT: Self =
-        Self { ceiling: Ceiling::Limit, floor: Floor::NOTHING_HELD, fallback_percent: 0, unseen: None };
+        Self { ceiling: Ceiling::Limit, floor: Floor::NOTHING_HELD, fallback_percent: 0, grace: 0, unseen: None };
 
     /// At most the limit at each location, and no early denials.
     pub const PER_LOCATION: Self = Self { ceiling: Ceiling::PerLocation, ..Self::WITHIN_LIMIT };

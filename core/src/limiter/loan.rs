@@ -19,13 +19,16 @@ pub struct Lease {
     pub deadline: Millis,
     /// Whether the host asks questions that nobody waits for. If so, no request of a steady client waits.
     pub in_background: bool,
+    /// The most units of a key that a borrower admits before it has heard of the key, if the host asks questions
+    /// [in the background](Self::in_background). 0 by default: the first request of a key waits for the store.
+    pub grace: u64,
 }
 
 impl Lease {
-    /// Loans of at most `slice` units and `lifetime`, with a deadline of two seconds, and none in the background.
+    /// Loans of at most `slice` units and `lifetime`, with a deadline of two seconds, none in the background, and no grace.
     #[must_use]
     pub const fn new(slice: u64, lifetime: Millis) -> Self {
-        Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false }
+        Self { slice, lifetime, deadline: Millis::from_secs(2), in_background: false, grace: 0 }
     }
 
     /// Whether anything can be lent by it.
@@ -47,7 +50,8 @@ impl Lease {
 /// Such as `at most 50 units, for at most 60000 ms`.
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at most {} units, for at most {}", self.slice, self.lifetime)
+        write!(f, "at most {} units, for at most {}", self.slice, self.lifetime)?;
+        if self.grace > 0 { write!(f, ", and {} units before the first answer", self.grace) } else { Ok(()) }
     }
 }
 
@@ -58,6 +62,8 @@ pub struct Question {
     pub wanted: u64,
     /// The time in which it expects to spend them.
     pub within: Millis,
+    /// What it has admitted without a loan, of its [grace](Lease::grace). It is charged first, also beyond the limit.
+    pub owed: u64,
     /// The longest life of a loan or a denial.
     pub lifetime: Millis,
     /// What becomes of the borrower's last loan.

@@ -4,13 +4,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::under_way::{Questions, UnderWay};
-use crate::lending::{Answer, Asked, Borrowers, Lease, Verdict, can_borrow};
-use crate::limiter::{Capabilities, Check, LOANS, Limiter, LimiterExt, Operation, Reply};
+use crate::lending::{Answer, Borrowers, Lease, NumberedQuestion, Verdict, can_borrow};
+use crate::limiter::{BoxFuture, Capabilities, Check, LOANS, Limiter, LimiterExt, Operation, Reply};
 use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Millis, Origin, Policy, UnixMillis};
 
 /// A [`Limiter`] that borrows from one that [lends](Capabilities::lends), and decides without a call as long as a loan or a denial holds.
@@ -37,6 +38,7 @@ pub struct LendingLimiter<'s, L> {
     lender: Arc<L>,
     lease: Lease,
     kept: Mutex<Shared<'s>>,
+    pausing: Pausing,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ struct Shared<'s> {
     /// Whether no check waits for another's question.
     apart: bool,
     /// The questions that nobody waits for.
-    later: VecDeque<(String, Asked, Whose)>,
+    later: VecDeque<(String, NumberedQuestion, Whose)>,
     /// The policies of the keys.
     policies: Vec<Arc<Policy>>,
 }
@@ -59,24 +61,62 @@ type Whose = (Arc<Policy>, Key);
 /// The most policies and questions that are kept for later, and of the checks that were dropped. Further ones are not.
 const LATER_MAX: usize = 256;
 
+/// The most questions of [`LendingLimiter::after`] that are under way at once.
+const TOLD_AT_ONCE_MAX: usize = 256;
+
+/// What there is to tell the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ToTell {
+    Nothing,
+    Soon,
+    Now,
+}
+
+/// Whether somebody waits for what can be told together.
+#[derive(Debug, Default)]
+pub(crate) struct Pausing(AtomicBool);
+
+impl Pausing {
+    /// Waits for a pause. Returns whether it has passed; false if somebody else waits already.
+    pub(crate) async fn passed(&self, pause: impl Future<Output = ()>) -> bool {
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        if self.0.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let _over = Over(&self.0);
+        pause.await;
+        true
+    }
+}
+
 /// What a [`LendingLimiter`] can, over a store that is exact and can what `store` says.
 ///
-/// It never admits more than the limit. Of requests of cost 1, it admits at least as many as an exact limiter whose limit is lower
+/// It never admits more than the limit, but for a [grace](crate::lending#grace). Of requests of cost 1, it admits at least as many as an exact limiter whose limit is lower
 /// by two slices per borrower, those that died included, within one lifetime of a key's first request. One slice may be unspent. The
 /// other may be spent without the store knowing, which keeps a bucket from draining. In each further lifetime, each borrower that
 /// falls silent may cost another slice. A refund, a settlement or a reset by another may go unseen for a lifetime.
 ///
 /// ```
+/// use tidegate_core::lending::Lease;
 /// use tidegate_core::store::lending_capabilities;
 /// use tidegate_core::{Capabilities, Load, Millis};
-/// let can = lending_capabilities(Capabilities::EXACT, 10, Millis::from_secs(2));
+/// const LEASE: Lease = Lease::new(10, Millis::from_secs(2));
+/// let can = lending_capabilities(Capabilities::EXACT, &LEASE);
 /// let load = Load { limit: 1_000, quota: 1_000, in_flight: 500, locations: 3 };
 /// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
+/// let can = lending_capabilities(Capabilities::EXACT, &Lease { grace: 2, ..LEASE });
+/// assert_eq!(can.accuracy.ceiling(load), 1_006);
 /// ```
 #[must_use]
-pub const fn lending_capabilities(store: Capabilities, slice: u64, lifetime: Millis) -> Capabilities {
+pub const fn lending_capabilities(store: Capabilities, lease: &Lease) -> Capabilities {
+    let Lease { slice, lifetime, grace, .. } = *lease;
     let floor = Floor { held: slice.saturating_mul(2), within: Some(lifetime) };
-    let accuracy = Accuracy::Approximate(Drift { floor, unseen: Some(lifetime), ..Drift::WITHIN_LIMIT });
+    let accuracy = Accuracy::Approximate(Drift { floor, grace, unseen: Some(lifetime), ..Drift::WITHIN_LIMIT });
     store.accuracy(accuracy).refund(false).lends(false).borrows(false)
 }
 
@@ -94,7 +134,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
         let (later, dropped, policies) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let apart = cfg!(target_family = "wasm");
         let kept = Shared { borrowers, questions, dropped, apart, later, policies };
-        Ok(Self { lender: Arc::new(lender), lease, kept: Mutex::new(kept) })
+        Ok(Self { lender: Arc::new(lender), lease, kept: Mutex::new(kept), pausing: Pausing::default() })
     }
 
     /// Has no check wait for another's call, for hosts that serve each request apart, such as Workers. Meanwhile, checks ask plainly.
@@ -109,19 +149,56 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
         &self.lender
     }
 
-    /// Asks what nobody waits for: finishes the questions of checks that were dropped, and asks for the next loans of busy keys and to
-    /// return those of idle ones. Run it after each response if the lease is [in the background](Lease::in_background), and when a
-    /// check was dropped. `now` is the caller's clock.
-    pub async fn after(&self, now: UnixMillis) {
+    /// Asks what nobody waits for: finishes the questions of checks that were dropped, asks for the next loans of busy keys, tells what
+    /// was admitted by [grace](Lease::grace), and returns the loans of idle keys. Run it after each response if the lease is
+    /// [in the background](Lease::in_background), and when a check was dropped. `clock` is the caller's clock.
+    ///
+    /// `pause` is a timer of the host's, of [`PAUSE`](crate::lending::PAUSE) or less. What can wait, waits for it, and is then told at
+    /// once: a store that takes several calls in one trip takes these. While one call of this waits, others leave it to that one.
+    pub async fn after(&self, clock: impl Fn() -> UnixMillis, pause: impl Future<Output = ()>) {
+        let has = self.has_to_tell(clock());
+        if has == ToTell::Now || has == ToTell::Soon && self.pausing.passed(pause).await {
+            self.tell(clock()).await;
+        }
+    }
+
+    /// What is left to tell.
+    pub(crate) fn has_to_tell(&self, now: UnixMillis) -> ToTell {
+        let mut kept = self.kept();
+        match () {
+            () if !kept.dropped.is_empty() || !kept.later.is_empty() => ToTell::Now,
+            () if kept.borrowers.lease().in_background && kept.borrowers.may_be_due(now) => ToTell::Soon,
+            () => ToTell::Nothing,
+        }
+    }
+
+    /// Tells it.
+    pub(crate) async fn tell(&self, now: UnixMillis) {
+        let mut told = Vec::new();
+        let ask = |name: String, asked, whose| async move {
+            // If it fails, the units stay lent until the loan ends, and what is owed is told again.
+            let _ = self.ask(&name, whose, now, 0, asked).await;
+        };
         loop {
             let dropped = self.kept().dropped.pop_front();
-            let Some(question) = dropped else { break };
-            self.finish(&question).await;
-        }
-        loop {
-            let Some((name, asked, whose)) = self.kept().later(now) else { return };
-            // If it fails, the units stay lent until the loan ends.
-            let _ = self.ask(&name, whose, now, 0, asked).await;
+            if let Some(question) = dropped {
+                told.push(Box::pin(async move { self.finish(&question).await }) as BoxFuture<'_, ()>);
+                continue;
+            }
+            let later = (told.len() < TOLD_AT_ONCE_MAX).then(|| self.kept().later(now)).flatten();
+            let is_last = later.is_none() && told.len() < TOLD_AT_ONCE_MAX;
+            if let Some((name, asked, whose)) = later {
+                told.push(Box::pin(ask(name, asked, whose)));
+                continue;
+            }
+            poll_fn(|context| {
+                told.retain_mut(|one| one.as_mut().poll(context).is_pending());
+                if told.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            if is_last {
+                return;
+            }
         }
     }
 
@@ -133,7 +210,14 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 
     /// Asks a borrower's question along with a check of this cost.
     #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
-    async fn ask(&self, name: &str, whose: Whose, now: UnixMillis, cost: u64, asked: Asked) -> Result<Decision, Error> {
+    async fn ask(
+        &self,
+        name: &str,
+        whose: Whose,
+        now: UnixMillis,
+        cost: u64,
+        asked: NumberedQuestion,
+    ) -> Result<Decision, Error> {
         let lender = Arc::clone(&self.lender);
         let call = Box::pin(async move {
             let (policy, key) = whose;
@@ -254,7 +338,7 @@ impl<'s> Shared<'s> {
     }
 
     /// Keeps a question for later. Returns whether it has: there may be no later, or no room.
-    fn keep(&mut self, name: &str, check: &Check<'_>, asked: Asked) -> bool {
+    fn keep(&mut self, name: &str, check: &Check<'_>, asked: NumberedQuestion) -> bool {
         let has_room = self.borrowers.lease().in_background && self.later.len() < LATER_MAX;
         let whose = if has_room { whose(&mut self.policies, check) } else { None };
         let Some(whose) = whose else { return false };
@@ -262,7 +346,7 @@ impl<'s> Shared<'s> {
         true
     }
 
-    fn later(&mut self, now: UnixMillis) -> Option<(String, Asked, Whose)> {
+    fn later(&mut self, now: UnixMillis) -> Option<(String, NumberedQuestion, Whose)> {
         while let Some((name, asked, whose)) = self.later.pop_front() {
             if self.borrowers.is_waiting(&name, asked.nth) {
                 return Some((name, asked, whose));
@@ -349,7 +433,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 
 impl<'s, L: Limiter + 's> Limiter for LendingLimiter<'s, L> {
     fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.lender.capabilities(), self.lease.slice, self.lease.lifetime)
+        lending_capabilities(self.lender.capabilities(), &self.lease)
     }
 
     /// A peek returns the store's counts, in which lent units count as used. A refund is unsupported: the store cannot tell spent

@@ -89,7 +89,7 @@ fn asked_by_and_after(gate: &Gate<'_>, store: &Store, start: UnixMillis) -> (u64
     store.calls();
     assert_eq!(ask_at(gate, start, "/", None, 100).0, 100);
     let by_requests = store.calls().1;
-    block_on(gate.after(start + Millis::new(100)));
+    block_on(gate.after(|| start + Millis::new(100), async {}));
     (by_requests, store.calls().1)
 }
 
@@ -98,7 +98,7 @@ fn asked_by_and_after(gate: &Gate<'_>, store: &Store, start: UnixMillis) -> (u64
 fn a_gate_asks_in_the_background_only_if_it_was_made_so() {
     let (store, half) = (Store::default(), RULES.replace("slice = 20", "slice = 10"));
     let gate = gate(&store, RULES).unwrap();
-    block_on(gate.after(NOW));
+    block_on(gate.after(|| NOW, async {}));
     let (by_requests, after) = asked_by_and_after(&gate, &store, NOW);
     assert!(by_requests > 4 && after == 0, "{by_requests}, then {after}");
     gate.in_background();
@@ -115,18 +115,18 @@ fn a_host_that_asks_after_responses_keeps_no_request_waiting() {
     let gate = gate(&store, RULES).unwrap();
     gate.in_background();
     ask(&gate, "/", 40);
-    block_on(gate.after(NOW));
+    block_on(gate.after(|| NOW, async {}));
     store.calls();
     for nth in 0..100 {
         let now = at(40 + nth);
         assert_eq!(ask_at(&gate, now, "/", None, 1).1, HashMap::from([(Origin::Lease, 1)]));
         assert_eq!(store.calls(), (0, 0), "request {nth} has waited");
-        block_on(gate.after(now));
+        block_on(gate.after(|| now, async {}));
         store.calls();
     }
     // An idle one returns what it holds.
     let later = NOW + Millis::from_secs(5);
-    block_on(gate.after(later));
+    block_on(gate.after(|| later, async {}));
     assert_eq!(store.calls(), (0, 1));
     let other = self::gate(&store, RULES).unwrap();
     assert_eq!(ask_at(&other, later, "/", None, 300).0, 300 - 140);
@@ -340,6 +340,8 @@ fn a_mistake_is_an_error_when_the_file_is_read() {
         limit(window, "lease = { lifetime = 5 }"),
         limit(window, "lease = { lifetime_ms = 0 }"),
         limit(window, "lease = { lifetime_ms = 60_001 }"),
+        limit(window, "lease = { grace = 51 }"),
+        limit(window, "lease = { grace = 50 }"),
         limit(log, "lease = true"),
         limit(
             &window.replace(
@@ -362,14 +364,16 @@ fn a_mistake_is_an_error_when_the_file_is_read() {
     rules.toml:3:9: expected a table, found a number
     rules.toml:3:9: expected a table, found a text
     rules.toml:3:9: unknown field `leese`; did you mean "lease"? Write one of "quotas", "charge_denied", "group_by", "lease", "tiers"
-    rules.toml:3:19: unknown field `slise`; did you mean "slice"? Write one of "slice", "lifetime_ms"
+    rules.toml:3:19: unknown field `slise`; did you mean "slice"? Write one of "slice", "lifetime_ms", "grace"
     rules.toml:3:19: 0 is out of range; write a whole number from 1 to 2251799813685248
     rules.toml:3:19: -1 is negative; write a whole number from 0
     rules.toml:3:19: expected a whole number, found 1.5
     rules.toml:3:19: 2251799813685249 is out of range; write a whole number from 1 to 2251799813685248
-    rules.toml:3:22: unknown field `lifetime`; did you mean "lifetime_ms"? Write one of "slice", "lifetime_ms"
+    rules.toml:3:22: unknown field `lifetime`; did you mean "lifetime_ms"? Write one of "slice", "lifetime_ms", "grace"
     rules.toml:3:25: 0 is out of range; write a whole number from 1 to 60000
     rules.toml:3:25: 60001 is out of range; write a whole number from 1 to 60000
+    rules.toml:3:19: 51 is out of range; write a whole number from 0 to 50
+    rules.toml:3:9: a grace of 50 is more than the limit of 9; write at most 9
     rules.toml:3:9: sliding_log cannot be lent; write token_bucket, fixed_window or sliding_window, or delete lease
     rules.toml:3:9: a policy of several keys cannot be lent; count all its quotas by one dimension, or delete lease
     rules.toml:3:9: a policy that charges denials cannot be lent; delete charge_denied, or delete lease

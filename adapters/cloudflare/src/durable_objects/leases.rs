@@ -3,10 +3,10 @@
 use std::num::NonZero;
 
 use tidegate_core::lending::Lease;
-use tidegate_core::store::{LendingLimiter, lending_capabilities};
+use tidegate_core::store::LendingLimiter;
 use tidegate_core::{Capabilities, Error, Limiter, Millis, Operation, Reply, UnixMillis};
 
-use crate::durable_objects::store::{CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
+use crate::durable_objects::store::{DurableObjects, DurableObjectsLimiter, Namespace};
 
 /// A limiter that leases parts of a quota from the key's object, and decides without a call as long as a lease or a denial holds.
 ///
@@ -15,21 +15,6 @@ use crate::durable_objects::store::{CAPABILITIES, DurableObjects, DurableObjects
 #[derive(Debug)]
 pub struct Leases<'s, N> {
     limiter: LendingLimiter<'s, DurableObjectsLimiter<N>>,
-}
-
-/// The capabilities of [`Leases`] with a slice and a lifetime: those of every limiter that [borrows](lending_capabilities).
-///
-/// ```
-/// use std::num::NonZero;
-/// use tidegate_core::{Load, Millis};
-/// const SLICE: NonZero<u64> = NonZero::new(10).unwrap();
-/// let can = tidegate_cloudflare::durable_objects::lease_capabilities(SLICE, Millis::from_secs(2));
-/// let load = Load { limit: 1_000, quota: 1_000, in_flight: 500, locations: 3 };
-/// assert_eq!((can.accuracy.floor(load), can.accuracy.ceiling(load)), (940, 1_000));
-/// ```
-#[must_use]
-pub const fn lease_capabilities(slice: NonZero<u64>, lifetime: Millis) -> Capabilities {
-    lending_capabilities(CAPABILITIES, slice.get(), lifetime)
 }
 
 impl<'s, N: Namespace + 's> Leases<'s, N> {
@@ -41,23 +26,20 @@ impl<'s, N: Namespace + 's> Leases<'s, N> {
         Self::with_lease(store, Lease::new(slice.get(), lifetime))
     }
 
-    /// The same, for a Worker that passes [`Leases::after`] to `waitUntil` with each response. Then no request of a steady client
-    /// waits for a lease, and idle isolates return theirs.
+    /// The same with all that a lease may say, but its deadline, which is that of the store. A Worker that passes [`Leases::after`] to
+    /// `waitUntil` with each response sets [`Lease::in_background`]: then no request of a steady client waits for a lease, idle
+    /// isolates return theirs, and there may be a [grace](Lease::grace).
     ///
     /// # Errors
     /// As [`Leases::new`].
-    pub fn in_background(store: DurableObjects<N>, slice: NonZero<u64>, lifetime: Millis) -> Result<Self, Error> {
-        Self::with_lease(store, Lease { in_background: true, ..Lease::new(slice.get(), lifetime) })
-    }
-
-    fn with_lease(store: DurableObjects<N>, lease: Lease) -> Result<Self, Error> {
+    pub fn with_lease(store: DurableObjects<N>, lease: Lease) -> Result<Self, Error> {
         let deadline = store.config().deadline;
         Ok(Self { limiter: LendingLimiter::new(store.limiter(), Lease { deadline, ..lease })?.apart() })
     }
 
     /// What is left to do after a response: see [`LendingLimiter::after`].
-    pub async fn after(&self, now: UnixMillis) {
-        self.limiter.after(now).await;
+    pub async fn after(&self, clock: impl Fn() -> UnixMillis, pause: impl Future<Output = ()>) {
+        self.limiter.after(clock, pause).await;
     }
 }
 

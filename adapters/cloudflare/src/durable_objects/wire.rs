@@ -12,6 +12,7 @@
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
 //! | for a block: its length, 0 to end one | 8 |
 //! | for a question of a borrower: what it wants, in which time, the same again, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
+//! | for one that owes units, before its last loan | 8 |
 //!
 //! | answer | bytes |
 //! |-|-|
@@ -25,6 +26,9 @@
 //! In earlier releases, a borrower told what it had spent, and then its slice: an object takes the smaller one as what it wants. An object
 //! of such a release lends a borrower that has spent as much as it wants, and may hold no more, at most that. So releases of one version of
 //! the protocol understand each other, whichever is deployed first. `tests/data/versions.json` has calls and answers of an earlier one.
+//!
+//! Only a question of a borrower that owes units has version 5: an object of an earlier release would not charge them, so it refuses the
+//! call, and the borrower asks without them.
 //!
 //! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
 //!
@@ -42,6 +46,9 @@ use crate::durable_objects::wire::policy::put_quotas;
 use crate::durable_objects::{decision, error};
 
 const VERSION: u8 = 4;
+
+/// The version of a question with units that are owed.
+const VERSION_OF_OWED: u8 = 5;
 
 /// An upper bound of the length of a row's name.
 const NAME_LEN_MAX: usize = 1024;
@@ -129,7 +136,7 @@ impl<'a> Call<'a> {
             | flag(self.now.is_none(), OBJECT_CLOCK)
             | flag(self.once.is_some(), TOKEN);
         let mut out = Vec::with_capacity(256);
-        out.extend([VERSION, self.action.number(), flags]);
+        out.extend([self.action.version(), self.action.number(), flags]);
         put_quotas(&mut out, self.policy);
         for name in &self.rows {
             // The core's bounds on names and keys are far lower.
@@ -145,8 +152,11 @@ impl<'a> Call<'a> {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
             Action::Block { span } => put(&mut out, [span.get()]),
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
-            Action::Lend(Question { wanted, within, lifetime, back }) => {
+            Action::Lend(Question { wanted, within, owed, lifetime, back }) => {
                 put(&mut out, [wanted, within.get(), wanted, lifetime.get()]);
+                if owed > 0 {
+                    put(&mut out, [owed]);
+                }
                 if let Some(Returned { loan, unspent, kept }) = back {
                     put(&mut out, [loan, unspent, kept]);
                 }
@@ -161,7 +171,7 @@ impl<'a> Call<'a> {
     pub(crate) fn decode(bytes: &'a [u8], known: &'a mut Known) -> Result<Self, Error> {
         let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_OF_OWED {
             // A deployment may take minutes to reach an object. Until then it is as good as down.
             let what = "durable object: the call has another version of the protocol; deploy the Worker and its objects together";
             return Err(Error::new(ErrorKind::Unavailable, what));
@@ -186,18 +196,25 @@ impl<'a> Call<'a> {
             2 => Action::Peek,
             3 => Action::Refund { charged_at: rest.instant()? },
             4 => Action::Delete,
-            5 => Action::Lend(question(&mut rest)?),
+            5 => Action::Lend(question(&mut rest, version)?),
             6 => Action::Settle { token: Token(rest.take()?) },
             7 => Action::Release { token: Token(rest.take()?) },
             8 => Action::Block { span: rest.millis()? },
             _ => return Err(rest.error("an unknown action")),
         };
+        if version != action.version() {
+            return Err(rest.error("an action of another version"));
+        }
         rest.end()?;
         Ok(Self { action, policy, parts, rows, cost, now, min_ttl, once })
     }
 }
 
 impl Action {
+    const fn version(self) -> u8 {
+        if let Self::Lend(Question { owed: 1.., .. }) = self { VERSION_OF_OWED } else { VERSION }
+    }
+
     const fn number(self) -> u8 {
         match self {
             Self::Check => 1,
@@ -311,14 +328,15 @@ fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
     text.ok_or_else(|| rest.error("a row's name is not printable ASCII"))
 }
 
-fn question(rest: &mut Reader<'_>) -> Result<Question, Error> {
+fn question(rest: &mut Reader<'_>, version: u8) -> Result<Question, Error> {
     let (spent, within, slice, lifetime) = (rest.u64()?, rest.millis()?, rest.u64()?, rest.millis()?);
     let wanted = spent.min(slice);
+    let owed = if version == VERSION_OF_OWED { rest.u64()? } else { 0 };
     let back = match rest.bytes {
         [] => None,
         _ => Some(Returned { loan: rest.u64()?, unspent: rest.u64()?, kept: rest.u64()? }),
     };
-    Ok(Question { wanted, within, lifetime, back })
+    Ok(Question { wanted, within, owed, lifetime, back })
 }
 
 #[cfg(test)]

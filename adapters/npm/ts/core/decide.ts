@@ -99,6 +99,13 @@ export function settle(policy: Policy, states: State[], { id, at, cost }: Charge
   else policy.quotas.forEach(({ rule }, nth) => rule.overdraw(states[nth]!, now, actual - charged));
 }
 
+/** Charges units that were admitted already, also beyond the limit. */
+export function overdraw(policy: Policy, states: State[], now: number, units: number): void {
+  if (units === 0) return;
+  moveBack(policy, states, now);
+  policy.quotas.forEach(({ rule }, nth) => rule.overdraw(states[nth]!, now, units));
+}
+
 /** Blocks a key by hand, or ends its block. */
 export function block(policy: Policy, states: State[], now: number, span: number): void {
   moveBack(policy, states, now);

@@ -113,14 +113,14 @@ fn an_answer_without_what_the_server_decided_by_is_corrupt() {
 fn a_question_is_a_word() {
     let (policy, key) = (per_minute(100), key());
     let back = Some(Returned { loan: 7, unspent: 1, kept: 2 });
-    let question = Question { wanted: 8, within: Millis::from_secs(1), lifetime: MINUTE, back };
+    let question = Question { wanted: 8, within: Millis::from_secs(1), owed: 3, lifetime: MINUTE, back };
     let call = Call::lend(Check::new(&policy, &key, NOW), question, Clock::Caller, Millis::ZERO).unwrap();
     let mut words = Vec::new();
     call.words(Script::Lending, |word| words.push(word.to_owned()));
-    assert_eq!(words[2], "8 1000 60000 7 1 2");
+    assert_eq!(words[2], "8 1000 3 60000 7 1 2");
     assert_eq!(super::question(&words[2]), Some(question));
-    assert_eq!(super::question("8 1000 60000"), Some(Question { back: None, ..question }));
-    assert_eq!(super::question("8 1000"), None);
+    assert_eq!(super::question("8 1000 3 60000"), Some(Question { back: None, ..question }));
+    assert_eq!(super::question("8 1000 3"), None);
 }
 
 /// Another version may lend other amounts. What would break the limit is no loan. The npm package reads the same table.
@@ -132,6 +132,7 @@ fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
     let question = Question {
         wanted: number("wanted"),
         within: Millis::new(number("within")),
+        owed: 0,
         lifetime: Millis::new(number("lifetime")),
         back: Some(Returned { loan: number("loan"), unspent: number("unspent"), kept: number("kept") }),
     };

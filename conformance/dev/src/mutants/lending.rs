@@ -72,7 +72,7 @@ impl Borrowed {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.store.capabilities(), TERMS.slice, TERMS.lifetime)
+        lending_capabilities(self.store.capabilities(), &TERMS)
     }
 
     pub(super) async fn answer(&self, nth: u64, route: Route, body: &[u8]) -> Reply {

@@ -3,7 +3,6 @@
 mod host;
 
 use std::cell::RefCell;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +12,8 @@ use tidegate_conformance::declared::{Declared, Declares, OWN_CLOCK, OWN_TOKENS};
 use tidegate_conformance::fixture::{Disturb, Fixture, Step};
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::{Cause, Emulator};
+use tidegate_core::lending::Lease;
+use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
 use tokio::process::Command;
 
@@ -46,9 +47,9 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     about: "the same, with leases of ten for each of the isolates",
     guest: Guest::Rust,
     route: "do-leased",
-    capabilities: tidegate_cloudflare::durable_objects::lease_capabilities(
-        NonZero::new(10).expect("10 is not 0"),
-        Millis::from_secs(2),
+    capabilities: lending_capabilities(
+        tidegate_cloudflare::durable_objects::CAPABILITIES,
+        &Lease::new(10, Millis::from_secs(2)),
     ),
     counts: Counts::Together,
 };

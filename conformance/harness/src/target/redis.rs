@@ -8,6 +8,7 @@ use tidegate_conformance::declared::{Declared, Declares};
 use tidegate_conformance::fixture::Disturb;
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::Emulator;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Dimensions, Millis};
 
@@ -44,7 +45,7 @@ const SLICE: u64 = 10;
 
 /// The capabilities of such a guest over an exact store.
 pub(super) const fn leased(exact: Capabilities) -> Capabilities {
-    lending_capabilities(exact, SLICE, Millis::from_secs(2))
+    lending_capabilities(exact, &Lease::new(SLICE, Millis::from_secs(2)))
 }
 
 /// The option of such a guest.

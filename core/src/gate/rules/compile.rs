@@ -262,10 +262,19 @@ fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Ve
 }
 
 /// The lease of a limit. `policies` are those of all tiers.
-fn leased<'a>(item: &Item<'_>, mut policies: impl Iterator<Item = &'a Policy>) -> Result<Option<Lease>, Error> {
+fn leased<'a>(item: &Item<'_>, policies: impl Iterator<Item = &'a Policy> + Clone) -> Result<Option<Lease>, Error> {
     let lease = lease(item)?;
-    let refused = lease.and_then(|_| policies.find_map(|policy| lending::supports(policy).err()));
-    refused.map_or(Ok(lease), |error| Err(item.invalid(args!("{error}, or delete lease"))))
+    let refused = lease.and_then(|_| policies.clone().find_map(|policy| lending::supports(policy).err()));
+    if let Some(error) = refused {
+        return Err(item.invalid(args!("{error}, or delete lease")));
+    }
+    let limits = policies.flat_map(Policy::quotas).map(|quota| quota.rule().limit());
+    match (lease.map(|lease| lease.grace), limits.min()) {
+        (Some(grace), Some(least)) if grace > least => {
+            Err(item.invalid(args!("a grace of {grace} is more than the limit of {least}; write at most {least}")))
+        }
+        _ => Ok(lease),
+    }
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::lending::Lease;
-use crate::store::{LendingLimiter, lending_capabilities};
+use crate::store::{LendingLimiter, ToTell, lending_capabilities};
 use crate::{Capabilities, Check, Error, Limiter, Operation, Reply, UnixMillis};
 
 /// Decides on checks that have a [lease](Check::lease) from loans, and asks the store about all others.
@@ -24,10 +24,15 @@ impl<'s> Borrowing<'s> {
         self.borrowers.iter().for_each(|(_, borrower)| borrower.in_background());
     }
 
-    /// What is left to do after a response.
-    pub(super) async fn after(&self, now: UnixMillis) {
+    /// What there is to tell the store.
+    pub(super) fn has_to_tell(&self, now: UnixMillis) -> ToTell {
+        self.borrowers.iter().map(|(_, borrower)| borrower.has_to_tell(now)).max().unwrap_or(ToTell::Nothing)
+    }
+
+    /// Tells it.
+    pub(super) async fn tell(&self, now: UnixMillis) {
         for (_, borrower) in &self.borrowers {
-            borrower.after(now).await;
+            borrower.tell(now).await;
         }
     }
 
@@ -40,9 +45,11 @@ impl<'s> Borrowing<'s> {
 impl Limiter for Borrowing<'_> {
     /// Those of the widest lease.
     fn capabilities(&self) -> Capabilities {
-        let slice = self.borrowers.iter().map(|(lease, _)| lease.slice).max().unwrap_or_default();
-        let lifetime = self.borrowers.iter().map(|(lease, _)| lease.lifetime).max().unwrap_or_default();
-        lending_capabilities(self.store.capabilities(), slice, lifetime).borrows(true)
+        let leases = || self.borrowers.iter().map(|(lease, _)| lease);
+        let lifetime = leases().map(|lease| lease.lifetime).max().unwrap_or_default();
+        let widest = Lease::new(leases().map(|lease| lease.slice).max().unwrap_or_default(), lifetime);
+        let grace = leases().map(|lease| lease.grace).max().unwrap_or_default();
+        lending_capabilities(self.store.capabilities(), &Lease { grace, ..widest }).borrows(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {

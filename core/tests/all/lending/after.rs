@@ -30,9 +30,9 @@ fn so_many_are_kept_and_the_others_are_asked_at_once() {
         (0..3).for_each(|_| assert!(block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap().is_allowed()));
     }
     assert_eq!(store.calls(), (0, 2 * 300 + 300 - 256));
-    block_on(limiter.after(NOW));
+    block_on(limiter.after(|| NOW, async {}));
     assert_eq!(store.calls(), (0, 256));
-    block_on(limiter.after(NOW));
+    block_on(limiter.after(|| NOW, async {}));
     assert_eq!(store.calls(), (0, 0));
 }
 
@@ -47,7 +47,7 @@ fn one_that_was_given_up_is_not_asked() {
     let later = NOW + Millis::from_secs(3);
     assert!(check(later));
     assert_eq!(store.calls(), (0, 1));
-    block_on(limiter.after(later));
+    block_on(limiter.after(|| later, async {}));
     assert_eq!(store.calls(), (0, 0));
 }
 
@@ -57,7 +57,7 @@ fn what_a_loan_has_paid_for_is_not_charged_again() {
     let (policy, key) = (per_minute(300), Key::new("user:1"));
     let admitted = (0..400).filter(|_| {
         let decision = block_on(limiter.check(Check::new(&policy, &key, NOW))).unwrap();
-        block_on(limiter.after(NOW));
+        block_on(limiter.after(|| NOW, async {}));
         decision.is_allowed()
     });
     assert_eq!(admitted.count(), 300);

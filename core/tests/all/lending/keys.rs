@@ -1,6 +1,6 @@
 //! What a borrower knows of its keys: when it asks for the next loan, what it tells, what it returns, and what it forgets.
 
-use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Lender, Loan, Question, Returned, Verdict};
+use tidegate_core::lending::{Answer, Borrowers, Lease, Lender, Loan, NumberedQuestion, Question, Returned, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
 use tidegate_testing::{MINUTE, NOW, SECOND, per_minute, policy};
 
@@ -23,7 +23,7 @@ impl Keys {
     }
 
     /// The question that a check asks.
-    fn asks(&mut self, key: &str) -> Asked {
+    fn asks(&mut self, key: &str) -> NumberedQuestion {
         match self.check(key) {
             Verdict::Ask(asked) => asked,
             other => panic!("{other:?}"),
@@ -31,14 +31,14 @@ impl Keys {
     }
 
     /// Answers a question with a loan.
-    fn grant(&mut self, key: &str, asked: Asked, units: u64, lasts: Millis) {
+    fn grant(&mut self, key: &str, asked: NumberedQuestion, units: u64, lasts: Millis) {
         let decision = self.policy.decide(&mut self.policy.initial_state(), UnixMillis::new(self.now), 1);
         let granted = Some(Loan { number: asked.nth, units, lasts });
         self.borrowers.answered(key, asked.nth, Some(&Answer { granted, ..decision.into() }));
     }
 
     /// Answers a question with a denial that holds for so long.
-    fn deny(&mut self, key: &str, asked: Asked, denies_for: Millis) {
+    fn deny(&mut self, key: &str, asked: NumberedQuestion, denies_for: Millis) {
         let mut full = self.policy.initial_state();
         let decision = self.policy.decide(&mut full, UnixMillis::new(self.now), 1_000_000);
         assert!(decision.is_allowed());
@@ -46,7 +46,7 @@ impl Keys {
         self.borrowers.answered(key, asked.nth, Some(&Answer { denies_for, ..decision.into() }));
     }
 
-    fn due(&mut self) -> Option<(String, Asked)> {
+    fn due(&mut self) -> Option<(String, NumberedQuestion)> {
         self.borrowers.due(UnixMillis::new(self.now)).map(|(key, asked, ())| (key, asked))
     }
 
@@ -131,7 +131,7 @@ fn a_key_whose_question_is_on_its_way_is_kept() {
 }
 
 /// The checks until the one that asks for the next loan.
-fn until_asked(keys: &mut Keys) -> (usize, Option<Asked>) {
+fn until_asked(keys: &mut Keys) -> (usize, Option<NumberedQuestion>) {
     let mut count = 0;
     loop {
         count += 1;
@@ -312,7 +312,7 @@ fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
     let bucket = policy(Quota::token_bucket(10, 1, Millis::new(1)));
     let (mut lender, mut state) = (Lender::default(), bucket.initial_state());
     let start = NOW;
-    let question = Question { wanted: 1_000, within: SECOND, lifetime: MINUTE, back: None };
+    let question = Question { wanted: 1_000, within: SECOND, owed: 0, lifetime: MINUTE, back: None };
     let mut lent = 0;
     for _ in 0..10 {
         let answer = lender.decide(&bucket, &mut state, start, 0, &question);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod after;
+mod grace;
 mod keys;
 mod sizes;
 pub(crate) mod store;
@@ -14,7 +15,7 @@ use tidegate_core::lending::{Borrowers, Lease, Lender, Question, Verdict, can_le
 use tidegate_core::{Check, ErrorKind, Key, Millis, Policy, Quota};
 use tidegate_testing::{MINUTE, NOW, per_minute, policy};
 
-use self::world::{ALL, Fault, Network, Step, WINDOWS, World, lease, policies, steps};
+use self::world::{ALL, Fault, Network, Step, WINDOWS, World, lease, lease_with_grace, policies, steps};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
@@ -37,6 +38,17 @@ proptest! {
         steps in steps(),
     ) {
         let mut world = World::of_waiting(policy, lease, Fault::None);
+        steps.iter().for_each(|step| world.play(step));
+        prop_assert_eq!(world.excess(), None);
+    }
+
+    #[test]
+    fn a_grace_admits_no_more_than_it_for_each_borrower(
+        policy in policies(ALL),
+        lease in lease_with_grace(),
+        steps in steps(),
+    ) {
+        let mut world = World::new(policy, lease, Fault::None);
         steps.iter().for_each(|step| world.play(step));
         prop_assert_eq!(world.excess(), None);
     }

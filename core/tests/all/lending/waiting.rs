@@ -150,9 +150,9 @@ fn a_dropped_check_loses_neither_the_loan_nor_its_answer() {
             "what is done after a response" => {
                 // It may be dropped, too.
                 spent.store.keeps_answers(true);
-                assert!(poll(pin!(spent.limiter.after(NOW))).is_pending());
+                assert!(poll(pin!(spent.limiter.after(|| NOW, async {}))).is_pending());
                 spent.store.keeps_answers(false);
-                pollster::block_on(spent.limiter.after(NOW));
+                pollster::block_on(spent.limiter.after(|| NOW, async {}));
             }
             _ => {}
         }

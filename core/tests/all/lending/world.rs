@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Answer, Asked, Borrowers, Lease, Lender, Question, Verdict};
-use tidegate_core::{Check, Key, Millis, Policy, PolicyState, Quota, UnixMillis};
+use tidegate_core::lending::{Answer, Borrowers, Lease, Lender, NumberedQuestion, Question, Verdict};
+use tidegate_core::{Check, Key, Millis, Policy, PolicyState, Quota, Rule, UnixMillis};
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
 pub(crate) const BORROWERS: usize = 3;
@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     DrainsBelowLoans,
     /// A borrower repeats a denial for longer than it holds.
     DenialKept,
+    /// What a borrower owes is not charged.
+    OwedForNothing,
 }
 
 /// What can happen.
@@ -71,7 +73,7 @@ struct Flight {
     borrower: usize,
     /// Which of the borrowers at this place.
     life: u32,
-    asked: Option<Asked>,
+    asked: Option<NumberedQuestion>,
     cost: u64,
     /// When the call arrives, and whether it has arrived before.
     at_ms: u64,
@@ -94,7 +96,8 @@ struct Back {
     life: u32,
     nth: u64,
     at_ms: u64,
-    answer: Answer,
+    /// `None` if it is given up.
+    answer: Option<Answer>,
 }
 
 pub(crate) struct World {
@@ -115,6 +118,8 @@ pub(crate) struct World {
     /// None if no request waits.
     waiting: Option<Vec<Waiting>>,
     resets: u32,
+    /// How many borrowers there were, and how often one may have forgotten what it knew.
+    fresh: u64,
 }
 
 impl World {
@@ -138,6 +143,7 @@ impl World {
             backs: Vec::new(),
             waiting: None,
             resets: 0,
+            fresh: BORROWERS as u64,
         }
     }
 
@@ -158,23 +164,28 @@ impl World {
             Step::Die(borrower) => {
                 self.borrowers[borrower] = Borrowers::new(self.lease);
                 self.lives[borrower] += 1;
+                self.fresh += 1;
             }
             Step::Set(borrower, by_ms) => {
                 // The clock is read before and after it is set. Nobody could tell otherwise.
                 self.ask(borrower, "another", 0);
                 self.ahead_ms[borrower] += by_ms;
+                self.fresh += 1;
                 self.ask(borrower, "another", 0);
             }
             Step::Reset => self.reset(),
             Step::Network(network) => self.network = network,
-            Step::Return(borrower) => {
-                let now = self.told(borrower);
-                while let Some((_, asked, ())) = self.borrowers[borrower].due(now) {
-                    self.send(borrower, Some(asked), 0);
-                }
-            }
+            Step::Return(borrower) => self.tell(borrower),
         }
         self.forward(0);
+    }
+
+    /// A borrower tells what nobody waits for.
+    fn tell(&mut self, borrower: usize) {
+        let now = self.told(borrower);
+        while let Some((_, asked, ())) = self.borrowers[borrower].due(now) {
+            self.send(borrower, Some(asked), 0);
+        }
     }
 
     /// What a borrower's clock tells.
@@ -212,8 +223,8 @@ impl World {
     }
 
     /// A borrower has its answer, and those that have waited for it are decided on.
-    fn answered(&mut self, borrower: usize, nth: u64, answer: &Answer) {
-        self.borrowers[borrower].answered("k", nth, Some(answer));
+    fn answered(&mut self, borrower: usize, nth: u64, answer: Option<&Answer>) {
+        self.borrowers[borrower].answered("k", nth, answer);
         let Some(waiting) = &mut self.waiting else { return };
         let life = self.lives[borrower];
         let done: Vec<_> =
@@ -242,12 +253,18 @@ impl World {
         }
     }
 
-    fn send(&mut self, borrower: usize, asked: Option<Asked>, cost: u64) {
+    fn send(&mut self, borrower: usize, asked: Option<NumberedQuestion>, cost: u64) {
         self.calls += 1;
         let Network { out_ms, back_ms, loses_calls, loses_answers, again_ms } = self.network;
         let life = self.lives[borrower];
         let at_ms = self.now_ms + out_ms;
         let back_ms = (!loses_answers).then_some(back_ms);
+        if (loses_calls || loses_answers)
+            && let Some(NumberedQuestion { nth, .. }) = asked
+        {
+            let at_ms = self.now_ms + self.lease.deadline.get();
+            self.backs.push(Back { borrower, life, nth, at_ms, answer: None });
+        }
         if !loses_calls {
             self.flights.push(Flight { borrower, life, asked, cost, at_ms, again: false, back_ms });
         }
@@ -273,7 +290,7 @@ impl World {
                 (_, Some(back)) if back_ms <= call_ms => {
                     let Back { borrower, life, nth, answer, .. } = self.backs.remove(back);
                     if self.lives[borrower] == life {
-                        self.answered(borrower, nth, &answer);
+                        self.answered(borrower, nth, answer.as_ref());
                     }
                 }
                 (Some(call), _) => self.arrive(call),
@@ -291,8 +308,8 @@ impl World {
             // The request is the same one: it runs once.
             self.decided.truncate(before);
         }
-        if let (Some(back_ms), Some(Asked { nth, .. }), false) = (back_ms, asked, again) {
-            self.backs.push(Back { borrower, life, nth, at_ms: self.now_ms + back_ms, answer });
+        if let (Some(back_ms), Some(NumberedQuestion { nth, .. }), false) = (back_ms, asked, again) {
+            self.backs.push(Back { borrower, life, nth, at_ms: self.now_ms + back_ms, answer: Some(answer) });
         }
     }
 
@@ -308,6 +325,10 @@ impl World {
     fn decide(&mut self, cost: u64, question: Option<Question>) -> Answer {
         let (now, policy) = (self.now(), self.policy.clone());
         let (mut state, mut lender) = self.read();
+        let question = question.map(|question| match self.fault {
+            Fault::OwedForNothing => Question { owed: 0, ..question },
+            _ => question,
+        });
         match self.fault {
             Fault::DrainsBelowLoans => drop(Lender::default().settle(&policy, &mut state, now)),
             _ => drop(lender.settle(&policy, &mut state, now)),
@@ -364,15 +385,21 @@ impl World {
         assert!(!allowed_after(wait.get() - 1), "admitted before {wait}");
     }
 
-    /// What was admitted in an interval over the most that it may be, if anything.
+    /// What was admitted in an interval over the most that it may be, if anything. A bucket repays a grace, and a window does not: each
+    /// one may have it again.
     pub(crate) fn excess(&self) -> Option<String> {
+        let grace = self.lease.grace * self.fresh;
         let admitted: Vec<_> = self.decided.iter().filter(|one| one.admitted && one.cost > 0).collect();
         for (place, first) in admitted.iter().enumerate() {
             let mut sum = 0;
             for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
                 sum += last.cost;
                 for quota in self.policy.quotas() {
-                    let most = quota.rule().maximum(first.at, last.at);
+                    let windows = match quota.rule() {
+                        Rule::TokenBucket(_) => 1,
+                        rule => 2 + last.at.since(first.at).get() / rule.window().get(),
+                    };
+                    let most = quota.rule().maximum(first.at, last.at) + grace * windows;
                     if sum > most {
                         return Some(format!("{sum} of at most {most} from {} to {}", first.at, last.at));
                     }
@@ -415,6 +442,11 @@ pub(crate) fn lease() -> impl Strategy<Value = Lease> {
         deadline: Millis::new(500),
         ..Lease::new(slice, Millis::new(lifetime_ms))
     })
+}
+
+/// With a grace.
+pub(crate) fn lease_with_grace() -> impl Strategy<Value = Lease> {
+    (lease(), 1..5u64).prop_map(|(lease, grace)| Lease { in_background: true, grace, ..lease })
 }
 
 /// Steps of a story in which anything goes wrong.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
-use super::{Action, Call, Known, Once, Reply, VERSION, decode};
+use super::{Action, Call, Known, Once, Reply, VERSION, VERSION_OF_OWED, decode};
 use crate::durable_objects::bytes::{put, to_hex};
 use crate::durable_objects::counter::Counter;
 use crate::durable_objects::rows::{Page, Row, Rows};
@@ -65,7 +65,8 @@ fn granted() -> impl Strategy<Value = Loan> {
 fn action() -> impl Strategy<Value = Action> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
     let back = numbers.prop_map(|(loan, unspent, kept)| Returned { loan, unspent, kept });
-    let numbers = [(); 3].map(|()| any::<u64>());
+    let numbers =
+        [any::<u64>().boxed(), any::<u64>().boxed(), prop_oneof![Just(0), any::<u64>()].boxed(), any::<u64>().boxed()];
     prop_oneof![
         Just(Action::Check),
         Just(Action::Peek),
@@ -74,8 +75,9 @@ fn action() -> impl Strategy<Value = Action> {
         any::<u64>().prop_map(|span| Action::Block { span: Millis::new(span) }),
         any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
         any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
-        (numbers, prop::option::of(back)).prop_map(|([wanted, within, lifetime], back)| {
-            Action::Lend(Question { wanted, within: Millis::new(within), lifetime: Millis::new(lifetime), back })
+        (numbers, prop::option::of(back)).prop_map(|([wanted, within, owed, lifetime], back)| {
+            let (within, lifetime) = (Millis::new(within), Millis::new(lifetime));
+            Action::Lend(Question { wanted, within, owed, lifetime, back })
         }),
     ]
 }
@@ -201,7 +203,7 @@ proptest! {
     #[test]
     fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant(), policy in policy(1..=8)) {
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
-        let right = if bytes.len() >= 2 && bytes[0] != VERSION { [500, 500] } else { [200, 400] };
+        let right = if bytes.len() >= 2 && ![VERSION, VERSION_OF_OWED].contains(&bytes[0]) { [500, 500] } else { [200, 400] };
         prop_assert!(right.contains(&reply.status));
         let _ = decode(&bytes, &policy);
     }
@@ -218,7 +220,7 @@ proptest! {
             bytes[place] = byte;
         }
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
-        let right = if bytes[0] == VERSION { [200, 400] } else { [500, 500] };
+        let right = if [VERSION, VERSION_OF_OWED].contains(&bytes[0]) { [200, 400] } else { [500, 500] };
         prop_assert!(right.contains(&reply.status), "{}", String::from_utf8_lossy(&reply.body));
     }
 
@@ -375,7 +377,8 @@ fn recorded<'a>(step: &'a serde_json::Value, policy: &'a Policy) -> Call<'a> {
             let (asked, back) = numbers.split_at(4);
             let back = back.first().map(|loan| Returned { loan: *loan, unspent: back[1], kept: back[2] });
             let wanted = asked[0].min(asked[2]);
-            Action::Lend(Question { wanted, within: Millis::new(asked[1]), lifetime: Millis::new(asked[3]), back })
+            let (within, lifetime) = (Millis::new(asked[1]), Millis::new(asked[3]));
+            Action::Lend(Question { wanted, within, owed: 0, lifetime, back })
         }
         other => panic!("{other}"),
     };
@@ -426,8 +429,12 @@ fn a_worker_and_an_object_of_two_releases_understand_each_other() {
 #[test]
 fn a_call_of_another_version_of_the_protocol_is_a_failure_of_the_store() {
     let policy = window();
+    let mut owing = check(&policy, vec!["tg1:a"]);
+    owing.action = Action::Lend(Question { owed: 1, ..Question::default() });
+    // An object of an earlier release refuses what it would not charge.
+    assert_eq!(owing.encode()[0], VERSION_OF_OWED);
     let mut call = check(&policy, vec!["tg1:a"]).encode();
-    for version in [VERSION - 1, VERSION + 1] {
+    for version in [VERSION - 1, VERSION_OF_OWED + 1] {
         call[0] = version;
         let reply = Counter::new(Kept::default(), None).answer(&call, UnixMillis::new(1));
         let error = reply.answer(&policy).expect_err("no answer");

@@ -243,7 +243,7 @@ export class Borrower {
   #asked(cost: number, { slice, lifetime }: Lease, now: number, nth: number): Asked {
     const past = since(now, this.#since);
     const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
-    const question = { wanted, within, lifetime, back: this.#back };
+    const question = { wanted, within, owed: 0, lifetime, back: this.#back };
     // What is long ago counts less and less.
     this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
     this.#meanwhile = 0;

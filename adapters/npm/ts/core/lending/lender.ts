@@ -1,5 +1,5 @@
 import { ALLOWED, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
-import { copied, decide, type Decision, peek, refund } from "../decide.js";
+import { copied, decide, type Decision, overdraw, peek, refund } from "../decide.js";
 import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import type { BucketState, Rule, State } from "../algorithms/algorithm.js";
@@ -35,6 +35,8 @@ export interface LoanQuestion {
   wanted: number;
   /** The time in which it expects to spend them. */
   within: number;
+  /** What it has admitted without a loan, of its grace. It is charged first, also beyond the limit. */
+  owed: number;
   /** The longest life of a loan or a denial. */
   lifetime: number;
   /** What becomes of the borrower's last loan. */
@@ -146,7 +148,10 @@ export class Lender {
    * be lent gets a plain decision.
    */
   decide(policy: Policy, states: State[], now: number, cost: number, question: LoanQuestion): LoanAnswer {
-    if (!canLend(policy)) return { decision: decide(policy, states, now, cost), granted: undefined, deniesFor: 0 };
+    if (!canLend(policy)) {
+      overdraw(policy, states, now, Math.min(question.owed, UNITS_MAX));
+      return { decision: decide(policy, states, now, cost), granted: undefined, deniesFor: 0 };
+    }
     const [decision, kept] = this.#decideAfterReturn(policy, states, now, cost, question);
     const lent = decision[STATUS] === ALLOWED ? this.#lend(policy, states, now, question, kept) : undefined;
     const loan = lent ?? (kept && this.#add(now, kept.units, kept.until));
@@ -178,9 +183,10 @@ export class Lender {
     return this.#answer(now, question, decision, loan);
   }
 
-  /** Takes back the borrower's last loan, and decides. Returns the part that the borrower keeps, too. */
-  #decideAfterReturn(policy: Policy, states: State[], now: number, cost: number, { back }: LoanQuestion): [Decision, Lent | undefined] {
+  /** Takes back the borrower's last loan, charges what it owes, and decides. Returns the part that the borrower keeps, too. */
+  #decideAfterReturn(policy: Policy, states: State[], now: number, cost: number, { owed, back }: LoanQuestion): [Decision, Lent | undefined] {
     const kept = back && this.#takeBack(policy, states, now, back);
+    overdraw(policy, states, now, Math.min(owed, UNITS_MAX));
     return [this.corrected(policy, states, now, cost, decide(policy, states, now, cost)), kept];
   }
 

@@ -13,6 +13,9 @@ import { answered } from "./errors.js";
 /** The version of the protocol. */
 const VERSION = 4;
 
+/** That of a question with units that are owed: an object of an earlier release refuses it. */
+const VERSION_OF_OWED = 5;
+
 /** The longest name of a row. */
 const NAME_LEN_MAX = 1_024;
 
@@ -107,7 +110,7 @@ export function writtenCall(
   const [isReset, isRelease] = [kind === asked.RESET, kind === asked.SETTLE && cost < 0];
   const once = kind === asked.CHECK && !loan ? token : undefined;
   const flags = (policy.chargeDenied ? CHARGE_DENIED : 0) | (isTimeless ? OBJECT_CLOCK : 0) | (once === undefined ? 0 : TOKEN);
-  let text = put(VERSION, 1) + put(loan ? LEND : isRelease ? RELEASE : ACTIONS[kind], 1) + put(flags, 1) + quotas;
+  let text = put(loan?.owed ? VERSION_OF_OWED : VERSION, 1) + put(loan ? LEND : isRelease ? RELEASE : ACTIONS[kind], 1) + put(flags, 1) + quotas;
   for (const row of rows) {
     text += put(row.length, 2);
     for (let at = 0; at < row.length; at++) text += put(row.charCodeAt(at), 1);
@@ -120,8 +123,8 @@ export function writtenCall(
   return loan ? text + writtenLoan(loan) : text;
 }
 
-function writtenLoan({ wanted, within, lifetime, back }: LoanQuestion): string {
-  return longs(wanted, within, wanted, lifetime) + (back ? longs(back.loan, back.unspent, back.kept) : "");
+function writtenLoan({ wanted, within, owed, lifetime, back }: LoanQuestion): string {
+  return longs(wanted, within, wanted, lifetime) + (owed > 0 ? longs(owed) : "") + (back ? longs(back.loan, back.unspent, back.kept) : "");
 }
 
 /** A policy, and those of its rows. */
@@ -148,7 +151,7 @@ export class Calls {
     const reader = new Reader(text, 0, wrongCall);
     const [version, action] = [reader.byte(), reader.byte()];
     // A deployment may take minutes to reach an object. Until then it is as good as down.
-    if (version !== VERSION) {
+    if (version !== VERSION && version !== VERSION_OF_OWED) {
       throw ["unavailable", "durable object: the call has another version of the protocol; deploy the Worker and its objects together"];
     }
     const flags = reader.byte();
@@ -159,7 +162,8 @@ export class Calls {
     if (action < CHECK || action > BLOCK) throw reader.error("an unknown action");
     const token = action === SETTLE || action === RELEASE ? reader.digits(TOKEN_BYTES) : "";
     const extra = action === REFUND ? reader.instant() : action === BLOCK ? reader.long() : 0;
-    const loan = action === LEND ? loanQuestion(reader) : undefined;
+    const loan = action === LEND ? loanQuestion(reader, version) : undefined;
+    if (version !== (loan?.owed ? VERSION_OF_OWED : VERSION)) throw reader.error("an action of another version");
     reader.end();
     this.#text = text;
     const called = flags & OBJECT_CLOCK ? undefined : now;
@@ -229,10 +233,11 @@ export function costOf(units: string): number {
   return Math.min(new Reader(units, 0, wrongCall).long(), Number.MAX_SAFE_INTEGER);
 }
 
-function loanQuestion(reader: Reader): LoanQuestion {
+function loanQuestion(reader: Reader, version: number): LoanQuestion {
   const [spent, within, slice, lifetime] = [reader.long(), reader.long(), reader.long(), reader.long()];
+  const owed = version === VERSION_OF_OWED ? reader.long() : 0;
   const back = reader.isAtEnd() ? undefined : { loan: reader.long(), unspent: reader.long(), kept: reader.long() };
-  return { wanted: Math.min(spent, slice), within, lifetime, back };
+  return { wanted: Math.min(spent, slice), within, owed, lifetime, back };
 }
 
 /** Writes an answer. */

@@ -98,8 +98,8 @@ function ttl(ms: number): number {
   return Math.min(Math.max(ms, 1), MAX_INSTANT);
 }
 
-function loanWord({ wanted, within, lifetime, back }: LoanQuestion): string {
-  return [wanted, within, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
+function loanWord({ wanted, within, owed, lifetime, back }: LoanQuestion): string {
+  return [wanted, within, owed, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
 }
 
 /** Reads the answer of a script. Undefined if the state is one for `LENDING`. */

@@ -65,11 +65,12 @@ fn span() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let question = (amount(), span(), prop_oneof![4 => span(), 1 => Just(u64::MAX)]);
+    let owed = prop_oneof![4 => Just(0), 1 => amount()];
+    let question = (amount(), span(), owed, prop_oneof![4 => span(), 1 => Just(u64::MAX)]);
     let back = prop::option::weighted(0.8, (0..4_usize, amount(), amount()));
-    let lend = (amount(), question, back).prop_map(|(cost, (wanted, within, lifetime), back)| {
+    let lend = (amount(), question, back).prop_map(|(cost, (wanted, within, owed, lifetime), back)| {
         let (within, lifetime) = (Millis::new(within), Millis::new(lifetime));
-        Step::Lend(cost, Question { wanted, within, lifetime, back: None }, back)
+        Step::Lend(cost, Question { wanted, within, owed, lifetime, back: None }, back)
     });
     let flaw =
         prop_oneof![40 => Just(Flaw::None), 1 => Just(Flaw::Order), 1 => Just(Flaw::End), 1 => Just(Flaw::Number)];
