@@ -475,6 +475,15 @@ test("counts of others whose sum is above the largest limit", async () => {
   }
 });
 
+test("of two waits that doubles round to one, the longer one is that of the binding quota", async () => {
+  const pair = await Pair.of(new Chance(SEED));
+  const options = windows("waits", [3, 2_251_799_813_685, 1_000, 1], [3, 2_251_799_813_685, 1_000, 1]);
+  const [level, at] = [1_920_000_000_000_000, NOW];
+  const entries = [1n, 2n, 3n, 4n, 5n, 6n, 7n].map((nth) => ({ id: nth << 32n, at, total: level, states: [{ level, at }, { level: level + Number(nth === 7n), at }] }));
+  const denial = pair.decide({ options, question: { ...ask(CHECK, NOW), key: "user:1" } }, () => encode(coreOf(options).policy, entries));
+  assert.deepEqual(denial.slice(0, 3), [1, 1, 7 * level + 1_000 - 2_251_799_813_685_000]);
+});
+
 test("totals that no double holds", async () => {
   const chance = new Chance(SEED);
   const pair = await Pair.of(chance);

@@ -4,7 +4,7 @@ import { FixedWindow, SlidingWindow } from "../../core/algorithms/windows.js";
 import { later, MAX_SKEW, MAX_UNITS, since } from "../../core/arithmetic.js";
 import { copied, type Decision, decide, expiresAfter, moveBack, peek, unused } from "../../core/decide.js";
 import type { Policy } from "../../core/policy.js";
-import { ALLOWED, BINDING, EACH, QUOTAS, STATUS } from "../../decision_numbers.js";
+import { ALLOWED, BINDING, DENIED, EACH, QUOTAS, STATUS, WAIT } from "../../decision_numbers.js";
 import { cut, type Long, plain, SharedBucket } from "./bucket.js";
 import { mixed } from "./draws.js";
 import { encode, ENTRIES_MAX, type Entry } from "./record.js";
@@ -201,9 +201,15 @@ export class Account {
 
   /** A decision by the states together, with the times of their buckets. */
   #told(decision: Decision, now: number, cost: number): Decision {
-    if (decision[STATUS] !== ALLOWED) {
-      this.policy.quotas.forEach(({ rule }, nth) => this.#buckets[nth]?.correct(decision, nth, rule as TokenBucket, now, cost));
-    }
+    if (decision[STATUS] === ALLOWED) return decision;
+    const isDenied = decision[STATUS] === DENIED;
+    let longest = BigInt(decision[WAIT]!);
+    this.policy.quotas.forEach(({ rule }, nth) => {
+      const wait = this.#buckets[nth]?.correct(decision, nth, rule as TokenBucket, now, cost);
+      if (!isDenied || wait === undefined) return;
+      // The first quota of those with the longest wait is the binding one. Doubles may round two waits to one.
+      if (wait > longest || (wait === longest && nth < decision[BINDING]!)) [longest, decision[BINDING], decision[WAIT]] = [wait, nth, Number(wait)];
+    });
     return decision;
   }
 }

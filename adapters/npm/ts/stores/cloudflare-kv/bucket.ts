@@ -2,7 +2,7 @@ import type { BucketState } from "../../core/algorithms/algorithm.js";
 import type { TokenBucket } from "../../core/algorithms/buckets.js";
 import { MAX_SKEW, since } from "../../core/arithmetic.js";
 import type { Decision } from "../../core/decide.js";
-import { BINDING, DENIED, EACH, QUOTAS, STATUS, WAIT } from "../../decision_numbers.js";
+import { EACH, QUOTAS } from "../../decision_numbers.js";
 
 /** How much over-admission the isolates pay back once they know of each other, in whole buckets. */
 const OWED_MAX = 8;
@@ -92,17 +92,14 @@ export class SharedBucket {
     this.#level = plain(most(level < bound ? level : bound, before));
   }
 
-  /** Puts the times of a level above `LEVEL_MAX` into a denial by the quota at a place. */
-  correct(decision: Decision, nth: number, rule: TokenBucket, now: number, cost: number): void {
+  /** Puts the reset of a level above `LEVEL_MAX` into a decision, and returns the wait of a denial by it. Undefined for other levels. */
+  correct(decision: Decision, nth: number, rule: TokenBucket, now: number, cost: number): bigint | undefined {
     const level = levelAt(rule, this.#level, this.#at, now);
-    if (level <= LEVEL_MAX) return;
+    if (level <= LEVEL_MAX) return undefined;
     const last = BigInt(rule.last);
-    const drainedAfter = (level: bigint) => Number(BigInt(Math.min(since(this.#at, now), MAX_SKEW)) + (level + last - 1n) / last);
-    decision[QUOTAS + EACH * nth + 2] = drainedAfter(BigInt(level));
-    if (decision[STATUS] !== DENIED) return;
-    const wait = drainedAfter(BigInt(level) + BigInt(cost * rule.unit - rule.full));
-    // The first quota of those with the longest wait is the binding one.
-    if (wait > decision[WAIT]! || (wait === decision[WAIT] && nth < decision[BINDING]!)) [decision[BINDING], decision[WAIT]] = [nth, wait];
+    const drainedAfter = (level: bigint) => BigInt(Math.min(since(this.#at, now), MAX_SKEW)) + (level + last - 1n) / last;
+    decision[QUOTAS + EACH * nth + 2] = Number(drainedAfter(BigInt(level)));
+    return drainedAfter(BigInt(level) + BigInt(cost * rule.unit - rule.full));
   }
 
   #advance(rule: TokenBucket, now: number): void {

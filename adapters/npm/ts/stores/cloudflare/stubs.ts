@@ -1,4 +1,4 @@
-import { type Asked, Asking } from "../../asking.js";
+import { type Asked, Asking } from "../../lending_store.js";
 import type { Core } from "../../limiter_core.js";
 import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";

@@ -1,5 +1,5 @@
 import { batchScript, scriptOf, sha1Of } from "./built.js";
-import { type Asked, Asking } from "../../asking.js";
+import { type Asked, Asking } from "../../lending_store.js";
 import type { Core } from "../../limiter_core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";

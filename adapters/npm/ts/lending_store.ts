@@ -7,8 +7,8 @@ import type { Lending } from "./leases.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./decision_numbers.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
 import { type Call, called, type Store, WAITED } from "./store.js";
-import { Waiters } from "./waiters.js";
-import { KEY_LEN_MAX, Words } from "./words.js";
+import { Waiters } from "./loan_waiters.js";
+import { KEY_LEN_MAX, Words } from "./command_cache.js";
 
 /** What a store is asked: its words, and a borrower's question among them, with its number. */
 export interface Asked<T> {
