@@ -29,14 +29,14 @@ export type OptionsOf<R extends Readers> = { readonly [Name in keyof R]?: Return
 
 /** A function that reads options: those that have a reader, and no others. */
 export function optionsReader<R extends Readers>(readers: R): (options: unknown) => OptionsOf<R> {
-  const known = new Map(Object.entries(readers));
-  const names = [...known.keys()];
+  const known: Partial<Readers> = Object.assign(Object.create(null), readers);
+  const names = Object.keys(readers);
   return (options) => {
     try {
       isObject(options, "", names);
       const read: Record<string, unknown> = {};
       for (const name in options) {
-        const reader = known.get(name);
+        const reader = known[name];
         // What others have added to the prototype of all objects is no option.
         if (!reader && Object.hasOwn(options, name)) throw unknownField("", name, names);
         const value = options[name];
