@@ -3,7 +3,7 @@
 //! | Tier | The store can | Driver |
 //! |-|-|-|
 //! | [`Atomic`] | apply a whole policy in one indivisible step | [`AtomicLimiter`] |
-//! | [`Atomic::lend`] | lend parts of a policy's quotas in that step | `LendingLimiter`, with the feature `lending` |
+//! | [`Atomic`] that [lends](crate::Capabilities::lends) | lend parts of a policy's quotas in that step | `LendingLimiter`, with the feature `lending` |
 //! | [`Versioned`] | compare and swap | [`VersionedLimiter`] |
 //! | [`BestEffort`] | get and put | [`BestEffortLimiter`] |
 //! | [`Native`] | decide by itself | [`NativeLimiter`] |

@@ -48,15 +48,14 @@ impl Limit {
                             leave(&decision);
                             let Some(asked) = then else { return Ok(0) };
                             leave_number(-call_of(asked.nth, 0));
-                            config.lending_question(check.cost(0), asked.question)?
+                            config.question(Operation::Lend(check.cost(0), &asked.question))?
                         }
                         Begun::Ask(asked) => {
                             leave_number(call_of(asked.nth, 0));
-                            config.lending_question(check, asked.question)?
+                            config.question(Operation::Lend(check, &asked.question))?
                         }
                         Begun::AskPlainly => config.question(Operation::Check(check))?,
                     },
-                    (Operation::Reset { policy, keys }, _) => config.reset_question(policy, keys)?,
                     _ => config.question(operation)?,
                 };
                 Ok(leave_text(&question))
@@ -98,7 +97,7 @@ impl Limit {
         told(
             self.store
                 .config
-                .lending_question(check, asked.question)
+                .question(Operation::Lend(check, &asked.question))
                 .map(|question| leave_text(&[key.as_str(), "\n", &question].concat())),
         )
     }

@@ -47,22 +47,18 @@ impl Limit {
         let Store { clock, min_ttl, borrowing, .. } = &self.store;
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
-                if let Operation::Reset { policy, keys } = operation {
-                    let call = Call::reset(policy, keys)?;
-                    return Ok(leave_words(None, &call, Script::Lending, 0));
-                }
                 if let (Operation::Check(check), Some(borrowing), false) = (operation, borrowing, is_lent) {
                     match borrowing.begin(&check)? {
                         Begun::Decided(decision, None) => return Ok(leave(&decision)),
                         Begun::Decided(decision, Some(asked)) => {
                             leave(&decision);
-                            let call = Call::lend(check.cost(0), asked.question, *clock, *min_ttl)?;
+                            let call = Call::new(Operation::Lend(check.cost(0), &asked.question), *clock, *min_ttl)?;
                             let length = leave_words(None, &call, Script::Lending, asked.nth);
                             leave_number(-call_of(asked.nth, LENDING));
                             return Ok(length);
                         }
                         Begun::Ask(asked) => {
-                            let call = Call::lend(check, asked.question, *clock, *min_ttl)?;
+                            let call = Call::new(Operation::Lend(check, &asked.question), *clock, *min_ttl)?;
                             return Ok(leave_words(None, &call, Script::Lending, asked.nth));
                         }
                         Begun::AskPlainly => {}
@@ -89,7 +85,10 @@ impl Limit {
                 let answer = with_text(length, |text| {
                     let (asked, answer) = text.split_once('\n').unwrap_or_default();
                     let question = question(asked).unwrap_or_default();
-                    Call::lend(check, question, self.store.clock, self.store.min_ttl)?.lent(answer.as_bytes())
+                    let lend = Operation::Lend(check, &question);
+                    let call = Call::new(lend, self.store.clock, self.store.min_ttl)?;
+                    let applied = call.answer(Script::Lending, answer.as_bytes())?;
+                    lend.replied(applied.expect("the script takes every call"))?.answer()
                 })?;
                 borrowing.answered(&self.policy, check.keys.sole(&self.policy)?, nth, Some(&answer));
                 return Ok(leave(&answer.decision));
@@ -97,7 +96,7 @@ impl Limit {
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());
             let tells = self.store.clock == Clock::Server || has_token || matches!(operation, Operation::Settle(_));
             match with_bytes(length, |bytes| answer(&operation, tells, script, bytes))? {
-                Some(applied) => Ok(leave(&operation.decided(applied)?)),
+                Some(applied) => Ok(operation.replied(applied)?.decided().map_or(0, leave)),
                 None => Ok(1),
             }
         })
@@ -123,7 +122,7 @@ impl Limit {
         let Some((key, asked)) = borrowing.due(now) else { return 0 };
         let check = Check::new(&self.policy, &key, now).cost(0);
         told(
-            Call::lend(check, asked.question, self.store.clock, self.store.min_ttl)
+            Call::new(Operation::Lend(check, &asked.question), self.store.clock, self.store.min_ttl)
                 .map(|call| leave_words(Some(&key), &call, Script::Lending, asked.nth)),
         )
     }

@@ -4,9 +4,7 @@ use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::{Answer, Lender, Loan, Question, Returned, can_lend};
 use tidegate_core::store::Applied;
-use tidegate_core::{
-    ChargeId, Check, Error, ErrorKind, Keys, MAX_CLOCK_SKEW, Millis, Operation, Policy, Rule, Settle, UnixMillis,
-};
+use tidegate_core::{ChargeId, Check, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Operation, Rule, Settle, UnixMillis};
 
 use crate::answered;
 use crate::names::{once_key, state_keys};
@@ -35,7 +33,8 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for an operation that the scripts do not know.
-    pub fn new(operation: Operation<'a>, clock: Clock, ttl_min: Millis) -> Result<Self, Error> {
+    pub fn new(mut operation: Operation<'a>, mut clock: Clock, mut ttl_min: Millis) -> Result<Self, Error> {
+        let mut question = None;
         let mode = match operation {
             Operation::Check(check) if check.policy.charges_denied() => "d",
             Operation::Check(_) => "c",
@@ -43,6 +42,18 @@ impl<'a> Call<'a> {
             Operation::Refund(_) => "r",
             Operation::Settle(_) => "s",
             Operation::Block(_) => "b",
+            // A token is ignored.
+            Operation::Lend(mut check, asked) => {
+                (question, check.idempotency) = (Some(*asked), None);
+                operation = Operation::Check(check);
+                "c"
+            }
+            // What is lent stays charged.
+            Operation::Reset { policy, keys } => {
+                operation = Operation::Peek(Check::new(policy, keys, UnixMillis::new(0)).cost(0));
+                (clock, ttl_min) = (Clock::Caller, Millis::ZERO);
+                "x"
+            }
             _ => return Err(operation.unsupported()),
         };
         let names = state_keys(operation.policy(), operation.keys())?;
@@ -52,31 +63,18 @@ impl<'a> Call<'a> {
             _ => None,
         };
         let once = token.map(|token| once_key(&names, token));
-        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once, question: None })
-    }
-
-    /// A call of a check along with a borrower's question, for [`Script::Lending`]. A token is ignored.
-    ///
-    /// # Errors
-    /// As [`Call::new`].
-    pub fn lend(mut check: Check<'a>, question: Question, clock: Clock, ttl_min: Millis) -> Result<Self, Error> {
-        check.idempotency = None;
-        Ok(Self { question: Some(question), ..Self::new(Operation::Check(check), clock, ttl_min)? })
-    }
-
-    /// A call that removes the states of keys, for [`Script::Lending`]. What is lent stays charged.
-    ///
-    /// # Errors
-    /// As [`Call::new`].
-    pub fn reset(policy: &'a Policy, keys: Keys<'a>) -> Result<Self, Error> {
-        let nothing = Operation::Peek(Check::new(policy, keys, UnixMillis::new(0)).cost(0));
-        Ok(Self { mode: "x", ..Self::new(nothing, Clock::Caller, Millis::ZERO)? })
+        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once, question })
     }
 
     /// The script to run first. If it has [no answer](Self::answer), [`Script::Lending`] has.
     #[must_use]
     pub fn script(&self) -> Script {
-        if self.is_plain() { Script::Plain } else { Script::General }
+        match self.mode {
+            "x" => Script::Lending,
+            _ if self.question.is_some() => Script::Lending,
+            _ if self.is_plain() => Script::Plain,
+            _ => Script::General,
+        }
     }
 
     /// The same, where states probably have loans if `lends`.
@@ -203,23 +201,21 @@ impl<'a> Call<'a> {
         1 + self.keys.len() + 1 + arguments
     }
 
-    /// Reads the answer of a script, but for those to [questions](Self::lent); see [`answer`].
+    /// Reads the answer of a script. Returns `None` if the state is not one for this script.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script.
+    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script, and for a [loan that is not safe](Lender::accept).
     pub fn answer(&self, script: Script, bytes: &[u8]) -> Result<Option<Applied>, Error> {
+        if let Some(question) = &self.question {
+            return self.lent(question, bytes).map(|answer| Some(answer.into()));
+        }
         // With a token, the script tells the first call's time and cost.
         let tells = self.clock == Clock::Server || self.once.is_some();
         answer(&self.operation, tells, script, bytes)
     }
 
-    /// Reads the answer of [`Script::Lending`] to a borrower's question.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Corrupt`] for anything that is not an answer of this script, and for a [loan that is not safe](Lender::accept).
-    pub fn lent(&self, bytes: &[u8]) -> Result<Answer, Error> {
-        let (text, question) = (utf8(bytes)?, self.question.unwrap_or_default());
-        let (told, granted) = text.rsplit_once('>').ok_or_else(|| no_answer(bytes))?;
+    fn lent(&self, question: &Question, bytes: &[u8]) -> Result<Answer, Error> {
+        let (told, granted) = utf8(bytes)?.rsplit_once('>').ok_or_else(|| no_answer(bytes))?;
         let Told { admitted, now, cost, state, .. } = told_by(&self.operation, self.clock == Clock::Server, told)?;
         let policy = self.operation.policy();
         let (mut state, mut lender) = match state {
@@ -229,7 +225,7 @@ impl<'a> Call<'a> {
         policy.verify(&state, now)?;
         lender.settle(policy, &mut state, now);
         let granted = granted_by(granted, now).ok_or_else(|| no_answer(bytes))?;
-        let answer = lender.accept(policy, &mut state, now, cost, &question, granted)?;
+        let answer = lender.accept(policy, &mut state, now, cost, question, granted)?;
         if admitted != answer.decision.is_allowed() {
             return Err(disagreement(admitted));
         }
@@ -273,7 +269,7 @@ pub fn answer(operation: &Operation<'_>, tells: bool, script: Script, bytes: &[u
         _ => policy.peek(&state, now, cost),
     };
     // Loans keep a bucket from draining, so the wait may be longer.
-    Ok(Some(Applied::Decided(lender.corrected(policy, &state, now, cost, decision))))
+    Ok(Some(lender.corrected(policy, &state, now, cost, decision).into()))
 }
 
 /// What a script has answered.

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
-use tidegate_core::{Capabilities, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy};
+use tidegate_core::{Capabilities, Error, ErrorKind, MaybeSend, MaybeSync, Millis, Operation};
 
 use crate::answered::answered;
 use crate::call::Call;
@@ -125,10 +125,6 @@ impl<C: Connection> Atomic for RedisOver<C> {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         self.scripts().apply(self, operation).await
-    }
-
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.scripts().delete(self, policy, keys).await
     }
 }
 

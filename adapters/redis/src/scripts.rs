@@ -3,12 +3,9 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(any(feature = "resp", feature = "rest"))]
-use tidegate_core::Check;
-#[cfg(any(feature = "resp", feature = "rest"))]
-use tidegate_core::lending::{Answer, Question, can_lend};
+use tidegate_core::lending::can_lend;
 use tidegate_core::store::Applied;
-use tidegate_core::{Error, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy};
+use tidegate_core::{Error, MaybeSend, MaybeSync, Millis, Operation};
 
 use crate::call::Call;
 use crate::script::Script;
@@ -73,40 +70,21 @@ impl Scripts {
     }
 
     pub(crate) async fn apply<C: Carrier>(&self, carrier: &C, operation: Operation<'_>) -> Result<Applied, Error> {
+        let operation = match operation {
+            Operation::Lend(check, _) if !can_lend(check.policy) => Operation::Check(check),
+            operation => operation,
+        };
+        if let Operation::Lend(..) = operation {
+            self.lends.store(true, Ordering::Relaxed);
+        }
         let call = Call::new(operation, self.clock, self.min_ttl)?;
         let script = call.script_where(self.lends.load(Ordering::Relaxed));
-        self.run(carrier, &call, script, |script, bytes| call.answer(script, bytes)).await
-    }
-
-    #[cfg(any(feature = "resp", feature = "rest"))]
-    pub(crate) async fn lend<C: Carrier>(
-        &self,
-        carrier: &C,
-        check: Check<'_>,
-        question: Question,
-    ) -> Result<Answer, Error> {
-        if !can_lend(check.policy) {
-            return Ok(self.apply(carrier, Operation::Check(check)).await?.decision(&check)?.into());
-        }
-        self.lends.store(true, Ordering::Relaxed);
-        let call = Call::lend(check, question, self.clock, self.min_ttl)?;
-        self.run(carrier, &call, Script::Lending, |_, bytes| call.lent(bytes).map(Some)).await
-    }
-
-    pub(crate) async fn delete<C: Carrier>(&self, carrier: &C, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let call = Call::reset(policy, keys)?;
-        self.run(carrier, &call, Script::Lending, |script, bytes| call.answer(script, bytes)).await.map(drop)
+        self.run(carrier, &call, script).await
     }
 
     /// Sends one `EVALSHA`. If the server does not have the script, or [probably](Carrier::has) not, sends one `EVAL`, which also loads
     /// it. If the script has no answer to read, does the same with the one that takes every call.
-    async fn run<C: Carrier, R>(
-        &self,
-        carrier: &C,
-        call: &Call<'_>,
-        mut script: Script,
-        read: impl Fn(Script, &[u8]) -> Result<Option<R>, Error> + MaybeSend,
-    ) -> Result<R, Error> {
+    async fn run<C: Carrier>(&self, carrier: &C, call: &Call<'_>, mut script: Script) -> Result<Applied, Error> {
         let begun = carrier.begin().await?;
         loop {
             let is_known = carrier.has(script, call);
@@ -123,7 +101,7 @@ impl Scripts {
             if !is_known {
                 carrier.ran(script, call);
             }
-            match read(script, &bytes)? {
+            match call.answer(script, &bytes)? {
                 Some(answer) => return Ok(answer),
                 None => script = Script::Lending,
             }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
-use tidegate_core::lending::{Answer, Lease, Question};
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
-use tidegate_core::{Capabilities, Check, Dimensions, Error, Key, Keys, Operation, Policy};
+use tidegate_core::{Capabilities, Dimensions, Error, Key, Operation, Policy};
 
 use crate::answered::answered;
 use crate::call::Call;
@@ -187,14 +187,6 @@ impl Atomic for Redis {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         self.scripts.apply(self, operation).await
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        self.scripts.lend(self, check, question).await
-    }
-
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.scripts.delete(self, policy, keys).await
     }
 }
 

@@ -67,7 +67,7 @@ impl Capabilities {
         &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
 
     /// Every feature but loans, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports by
-    /// its two required operations. One that [lends](crate::store::Atomic::lend) says so with [`Capabilities::lends`].
+    /// its two required operations. One that [lends](crate::lending) says so with [`Capabilities::lends`].
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,
         algorithms: &[

@@ -17,8 +17,7 @@ pub enum Operation<'a> {
     /// Read. The reply is what a check would get.
     Peek(Check<'a>),
     /// Decide on a check, take back a loan of its key and grant the next one, by
-    /// [`Lender::decide`](crate::lending::Lender::decide). The reply is the answer. An [`Atomic`](crate::store::Atomic) store is asked
-    /// by a [method of its own](crate::store::Atomic::lend).
+    /// [`Lender::decide`](crate::lending::Lender::decide), and store the new state and the lender. The reply is the answer.
     Lend(Check<'a>, &'a Question),
     /// Refund by [`Policy::refund`] and store the new state.
     Refund(Refund<'a>),
@@ -27,8 +26,7 @@ pub enum Operation<'a> {
     Settle(Settle<'a>),
     /// Block by [`Policy::block`] and store the new state.
     Block(Block<'a>),
-    /// Remove the states of these keys. An [`Atomic`](crate::store::Atomic) store is asked by a
-    /// [method of its own](crate::store::Atomic::delete).
+    /// Remove the states of these keys.
     Reset {
         /// The policy.
         policy: &'a Policy,

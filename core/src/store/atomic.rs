@@ -1,7 +1,7 @@
 use core::future::Future;
 
-use crate::limiter::{Answer, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Operation, Question, Reply};
-use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixMillis};
+use crate::limiter::{Answer, Capabilities, Check, Limiter, MaybeSend, MaybeSync, Operation, Reply};
+use crate::{Decision, Error, ErrorKind, Policy, PolicyState, Status, UnixMillis};
 
 /// A store that applies a whole policy in one indivisible step, such as a Redis script or a Durable Object.
 ///
@@ -16,8 +16,8 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 /// use std::sync::Mutex;
 /// use tidegate_core::store::{Atomic, AtomicLimiter, Applied};
 /// use tidegate_core::{
-///     Capabilities, Check, Dimensions, Error, Key, Keys, LimiterExt, Millis, Operation, Policy, PolicyState, Quota,
-///     Refund, UnixMillis,
+///     Capabilities, Check, Dimensions, Error, Key, LimiterExt, Millis, Operation, Policy, PolicyState, Quota, Refund,
+///     UnixMillis,
 /// };
 ///
 /// /// Each state, and until when it has an effect.
@@ -33,6 +33,10 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///         let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
 ///         let mut rows = self.0.lock().unwrap();
 ///         let key = operation.keys().sole(policy)?.storage_key(policy);
+///         if let Operation::Reset { .. } = operation {
+///             rows.remove(&key);
+///             return Ok(().into());
+///         }
 ///         // A store of more than a few rows removes only some of them with each call.
 ///         rows.retain(|_, (_, until)| *until > now);
 ///         let (row, until) = rows.entry(key).or_insert_with(|| (policy.initial_state(), now));
@@ -46,12 +50,7 @@ use crate::{Decision, Error, ErrorKind, Keys, Policy, PolicyState, Status, UnixM
 ///             _ => return Err(operation.unsupported()),
 ///         };
 ///         *until = now + policy.expires_after(row, now);
-///         Ok(Applied::Decided(decision))
-///     }
-///
-///     async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-///         self.0.lock().unwrap().remove(&keys.sole(policy)?.storage_key(policy));
-///         Ok(())
+///         Ok(decision.into())
 ///     }
 /// }
 ///
@@ -72,8 +71,8 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// The features that the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// Applies an operation, other than a loan and a reset, to the states of its keys. The store keeps a state until [`Policy::expires_after`] has passed, and
-    /// removes it afterwards.
+    /// Applies an operation to the states of its keys. The store keeps a state until [`Policy::expires_after`] has passed, and
+    /// removes it afterwards. A reset keeps the answers that are remembered under idempotency tokens.
     ///
     /// A check that repeats an idempotency token changes nothing. It returns the [`Applied`] of the first check with that
     /// token, marked as repeated, as long as the token is remembered.
@@ -83,35 +82,23 @@ pub trait Atomic: MaybeSend + MaybeSync {
     /// settlement whose token is not remembered. Otherwise the reason why the store did not answer. [`ErrorKind::Timeout`] if
     /// it may have applied the operation.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Applied, Error>> + MaybeSend;
-
-    /// Decides on a check by [`Lender::decide`](crate::lending::Lender::decide), and stores the new state and the lender. Requires
-    /// [`Capabilities::lends`].
-    ///
-    /// # Errors
-    /// The reason why the store did not answer.
-    fn lend(&self, check: Check<'_>, question: Question) -> impl Future<Output = Result<Answer, Error>> + MaybeSend {
-        let error = Operation::Lend(check, &question).unsupported();
-        async { Err(error) }
-    }
-
-    /// Removes the states of these keys. It keeps the answers that are remembered under their idempotency tokens.
-    ///
-    /// # Errors
-    /// The reason why the store did not answer.
-    fn delete(&self, policy: &Policy, keys: Keys<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend;
 }
 
 impl Operation<'_> {
-    /// The decision of this operation, as a store has applied it. Of all but a check and a peek, it is that of
-    /// [`Policy::peek`] on a request of cost 0.
+    /// The reply to this operation, as a store has applied it: what [`AtomicLimiter`] returns.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the state is not one of the policy's, or this library decides otherwise than the store did.
-    pub fn decided(&self, applied: Applied) -> Result<Decision, Error> {
+    pub fn replied(&self, applied: Applied) -> Result<Reply, Error> {
         match self {
-            Self::Check(check) => applied.decision(check),
-            Self::Peek(check) => standing(check.policy, applied, check.cost),
-            _ => standing(self.policy(), applied, 0),
+            Self::Check(check) => applied.decision(check).map(Reply::from),
+            Self::Peek(check) => standing(check.policy, applied, check.cost).map(Reply::from),
+            Self::Settle(settle) => standing(settle.policy, applied, 0).map(Reply::from),
+            Self::Lend(check, _) => match applied {
+                Applied::Replied(reply @ Reply::Lent(_)) => Ok(reply),
+                plain => plain.decision(check).map(|decision| Answer::from(decision).into()),
+            },
+            Self::Refund(_) | Self::Block(_) | Self::Reset { .. } => Ok(Reply::Done),
         }
     }
 }
@@ -119,9 +106,8 @@ impl Operation<'_> {
 /// How an [`Atomic`] store applied an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The store's decision. For a settlement, that of [`Policy::peek`] on a request of cost 0. Of a refund and a block, it is
-    /// ignored.
-    Decided(Decision),
+    /// The store's reply. Of a refund, a block and a reset, it is ignored.
+    Replied(Reply),
     /// The state before the step, from which the driver computes the decision.
     Before {
         /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
@@ -140,6 +126,12 @@ pub enum Applied {
     },
 }
 
+impl<T: Into<Reply>> From<T> for Applied {
+    fn from(reply: T) -> Self {
+        Self::Replied(reply.into())
+    }
+}
+
 impl Applied {
     /// The decision on a check that a store has applied: what [`AtomicLimiter`] returns.
     ///
@@ -147,7 +139,7 @@ impl Applied {
     /// [`ErrorKind::Corrupt`] if the state is not one of the policy's, or this library decides otherwise than the store did.
     pub fn decision(self, check: &Check<'_>) -> Result<Decision, Error> {
         let (previous, now, cost, admitted, replayed) = match self {
-            Self::Decided(decision) => return Ok(decision),
+            Self::Replied(reply) => return reply.decision(),
             Self::Before { previous, now, cost, admitted, replayed } => (previous, now, cost, admitted, replayed),
         };
         let mut state = known_state(check.policy, previous, now)?;
@@ -186,24 +178,14 @@ impl<S: Atomic> Limiter for AtomicLimiter<S> {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         operation.verify(&self.capabilities())?;
-        match operation {
-            Operation::Lend(check, question) => self.store.lend(check, *question).await.map(Reply::from),
-            Operation::Reset { policy, keys } => self.store.delete(policy, keys).await.map(Reply::from),
-            _ => {
-                let applied = self.store.apply(operation).await?;
-                match operation {
-                    Operation::Refund(_) | Operation::Block(_) => Ok(Reply::Done),
-                    _ => operation.decided(applied).map(Reply::from),
-                }
-            }
-        }
+        operation.replied(self.store.apply(operation).await?)
     }
 }
 
 /// What a request of `cost` would get now.
 fn standing(policy: &Policy, applied: Applied, cost: u64) -> Result<Decision, Error> {
     match applied {
-        Applied::Decided(decision) => Ok(decision),
+        Applied::Replied(reply) => reply.decision(),
         Applied::Before { previous, now, replayed, .. } => {
             Ok(policy.peek(&known_state(policy, previous, now)?, now, cost).replayed(replayed))
         }

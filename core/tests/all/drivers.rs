@@ -8,8 +8,8 @@ use tidegate_core::store::{
     Applied, Atomic, AtomicLimiter, BestEffort, BestEffortLimiter, Native, NativeLimiter, VersionedLimiter,
 };
 use tidegate_core::{
-    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Keys, Limiter, LimiterExt,
-    MemoryLimiter, Millis, Operation, Policy, Quota, Refund, Settle, Status,
+    Accuracy, Block, Capabilities, Check, Decision, Drift, Error, ErrorKind, Key, Limiter, LimiterExt, MemoryLimiter,
+    Millis, Operation, Policy, Quota, Refund, Settle, Status,
 };
 use tidegate_testing::{NOW, Table, at, per_minute, together, turn};
 
@@ -163,10 +163,6 @@ impl Atomic for Disagreeing {
         let replayed = matches!(operation, Operation::Check(Check { idempotency: Some(_), .. }));
         Ok(Applied::Before { previous: None, now: NOW, cost: 1, admitted: false, replayed })
     }
-
-    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 #[test]
@@ -197,11 +193,7 @@ impl Atomic for Deciding {
     }
 
     async fn apply(&self, _: Operation<'_>) -> Result<Applied, Error> {
-        Ok(Applied::Decided(self.0.clone()))
-    }
-
-    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Ok(())
+        Ok(self.0.clone().into())
     }
 }
 

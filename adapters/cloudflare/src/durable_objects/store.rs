@@ -2,12 +2,9 @@
 
 use std::future::Future;
 
-use tidegate_core::lending::{Answer, Question};
+use tidegate_core::lending::Answer;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
-use tidegate_core::{
-    Capabilities, Check, Dimensions, Error, ErrorKind, Keys, MaybeSend, MaybeSync, Millis, Operation, Policy,
-    UnixMillis,
-};
+use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, MaybeSend, MaybeSync, Millis, Operation};
 
 use crate::durable_objects::bytes::to_hex;
 use crate::durable_objects::config::{Clock, Config};
@@ -101,6 +98,8 @@ fn asked(operation: Operation<'_>) -> Result<(Action, Check<'_>), Error> {
     let check = Check::new(operation.policy(), operation.keys(), operation.now()).cost(operation.cost());
     Ok(match operation {
         Operation::Check(check) => (Action::Check, check),
+        Operation::Lend(check, question) => (Action::Lend(*question), check),
+        Operation::Reset { .. } => (Action::Delete, check),
         Operation::Peek(_) => (Action::Peek, check),
         Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
         Operation::Block(block) => (Action::Block { span: block.span }, check),
@@ -115,11 +114,6 @@ fn asked(operation: Operation<'_>) -> Result<(Action, Check<'_>), Error> {
     })
 }
 
-/// A check whose keys are to be deleted.
-fn nothing<'a>(policy: &'a Policy, keys: Keys<'a>) -> Check<'a> {
-    Check::new(policy, keys, UnixMillis::new(0)).cost(0)
-}
-
 /// Calls as texts, as the object gets them.
 #[cfg(feature = "testing")]
 impl Config {
@@ -129,26 +123,6 @@ impl Config {
     /// [`ErrorKind::Unsupported`] for a policy of several dimensions without a group.
     pub fn question(&self, operation: Operation<'_>) -> Result<String, Error> {
         let (action, check) = asked(operation)?;
-        self.question_of(action, check)
-    }
-
-    /// The same for a reset.
-    ///
-    /// # Errors
-    /// See [`Config::question`].
-    pub fn reset_question(&self, policy: &Policy, keys: Keys<'_>) -> Result<String, Error> {
-        self.question_of(Action::Delete, nothing(policy, keys))
-    }
-
-    /// The same for a check that borrows.
-    ///
-    /// # Errors
-    /// See [`Config::question`].
-    pub fn lending_question(&self, check: Check<'_>, question: Question) -> Result<String, Error> {
-        self.question_of(Action::Lend(question), check)
-    }
-
-    fn question_of(&self, action: Action, check: Check<'_>) -> Result<String, Error> {
         let (name, body) = self.written(action, check)?;
         Ok(question(&name, &body))
     }
@@ -184,15 +158,8 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let (action, check) = asked(operation)?;
-        Ok(Applied::Decided(self.ask(action, check).await?.decision))
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        self.ask(Action::Lend(question), check).await
-    }
-
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.ask(Action::Delete, nothing(policy, keys)).await.map(drop)
+        let answer = self.ask(action, check).await?;
+        Ok(if let Operation::Lend(..) = operation { answer.into() } else { answer.decision.into() })
     }
 }
 

@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use tidegate_core::lending::{Question, Returned};
-use tidegate_core::{Check, ErrorKind, Millis, Operation, Policy, Quota, Settle, UnixMillis};
+use tidegate_core::lending::{Answer, Question, Returned};
+use tidegate_core::store::Applied;
+use tidegate_core::{Check, Error, ErrorKind, Millis, Operation, Policy, Quota, Settle, UnixMillis};
 use tidegate_testing::{MINUTE, NOW, key, per_minute, policy, policy_of};
 
 use super::Call;
@@ -114,7 +115,8 @@ fn a_question_is_a_word() {
     let (policy, key) = (per_minute(100), key());
     let back = Some(Returned { loan: 7, unspent: 1, kept: 2 });
     let question = Question { wanted: 8, within: Millis::from_secs(1), owed: 3, lifetime: MINUTE, back };
-    let call = Call::lend(Check::new(&policy, &key, NOW), question, Clock::Caller, Millis::ZERO).unwrap();
+    let call =
+        Call::new(Operation::Lend(Check::new(&policy, &key, NOW), &question), Clock::Caller, Millis::ZERO).unwrap();
     let mut words = Vec::new();
     call.words(Script::Lending, |word| words.push(word.to_owned()));
     assert_eq!(words[2], "8 1000 3 60000 7 1 2");
@@ -138,11 +140,12 @@ fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
     };
     let (policy, key) = (per_minute(100), key());
     let now = UnixMillis::new(table["now"].as_u64().unwrap());
-    let call = Call::lend(Check::new(&policy, &key, now), question, Clock::Caller, Millis::ZERO).unwrap();
+    let call =
+        Call::new(Operation::Lend(Check::new(&policy, &key, now), &question), Clock::Caller, Millis::ZERO).unwrap();
     for row in table["rows"].as_array().unwrap() {
         let text = |name: &str| row[name].as_str().unwrap();
         let before = table["before"].as_str().unwrap().replace("USED", &row["used"].to_string());
-        let answer = call.lent(format!("{}{before}>{}", text("verdict"), text("granted")).as_bytes());
+        let answer = lent(&call, &format!("{}{before}>{}", text("verdict"), text("granted")));
         let granted = answer.map(|answer| answer.granted).map_err(|error| error.kind());
         let lent = granted.map(|granted| {
             granted.map(|granted| format!("{}:{}:{}", granted.number, granted.units, (now + granted.lasts).get()))
@@ -151,6 +154,14 @@ fn a_loan_of_another_size_is_accepted_and_one_that_is_not_safe_is_corrupt() {
         assert_eq!(lent, if row["accepted"] == true { Ok(expected) } else { Err(ErrorKind::Corrupt) }, "{row}");
     }
     for text in ["a", ""] {
-        assert_eq!(call.lent(text.as_bytes()).map_err(|error| error.kind()), Err(ErrorKind::Corrupt), "{text}");
+        assert_eq!(lent(&call, text).map_err(|error| error.kind()), Err(ErrorKind::Corrupt), "{text}");
+    }
+}
+
+/// The answer to a borrower's question.
+fn lent(call: &Call<'_>, text: &str) -> Result<Answer, Error> {
+    match call.answer(Script::Lending, text.as_bytes())? {
+        Some(Applied::Replied(reply)) => reply.answer(),
+        other => unreachable!("{other:?}"),
     }
 }

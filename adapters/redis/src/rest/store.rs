@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::lending::{Answer, Lease, Question};
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
-use tidegate_core::{Capabilities, Check, Error, Keys, Operation, Policy};
+use tidegate_core::{Capabilities, Error, Operation};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -176,14 +176,6 @@ impl<T: Transport> Atomic for Rest<T> {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         self.scripts.apply(self, operation).await
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        self.scripts.lend(self, check, question).await
-    }
-
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        self.scripts.delete(self, policy, keys).await
     }
 }
 

@@ -181,17 +181,21 @@ impl Atomic for Store {
         let is_peek = match operation {
             Operation::Check(_) => false,
             Operation::Peek(_) => true,
+            Operation::Lend(check, question) => return self.lend(check, question).await.map(Applied::from),
+            Operation::Reset { .. } => return self.delete(policy, operation.keys()).map(Applied::from),
             _ => return Err(operation.unsupported()),
         };
         let applied = self.step(&check, |Row { state, lender, .. }| {
             let decision = if is_peek { policy.peek(state, now, cost) } else { policy.decide(state, now, cost) };
-            Applied::Decided(lender.corrected(policy, state, now, cost, decision))
+            lender.corrected(policy, state, now, cost, decision).into()
         });
         self.answers().await;
         applied
     }
+}
 
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
+impl Store {
+    async fn lend(&self, check: Check<'_>, question: &Question) -> Result<Answer, Error> {
         let Check { policy, now, cost, .. } = check;
         let answer = self.step(&check, |Row { state, lender, untold }| {
             if let Some(back) = question.back {
@@ -200,7 +204,7 @@ impl Atomic for Store {
                     policy.refund(state, now, now, back.unspent);
                 }
             }
-            let mut answer = lender.decide(policy, state, now, cost, &question);
+            let mut answer = lender.decide(policy, state, now, cost, question);
             untold.extend(answer.granted.map(|granted| (granted.number, granted.units)));
             match (self.fault, &mut answer) {
                 (Fault::OutlivesItsWindow, Answer { granted: Some(Loan { lasts, .. }), .. }) => {
@@ -218,7 +222,7 @@ impl Atomic for Store {
         answer
     }
 
-    async fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
+    fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let name = keys.sole(policy)?.storage_key(policy);
         let mut rows = self.rows();
         if let Some(Row { state, lender, untold }) = rows.remove(&name)

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use tidegate_core::lending::{Answer, Lender, Question};
+use tidegate_core::lending::Lender;
 use tidegate_core::store::{Applied, Atomic};
-use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, Keys, Operation, Policy, PolicyState};
+use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, Operation, PolicyState};
 
 /// The state of each row, and what is lent of it.
 type Rows = HashMap<String, (PolicyState, Lender)>;
@@ -71,25 +71,22 @@ impl Atomic for Store {
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
-        let Operation::Check(check) = operation else { panic!("{operation:?}") };
-        let Check { policy, now, cost, .. } = check;
-        self.step(&check, &self.0.plain, |state, lender| {
-            let decision = policy.decide(state, now, cost);
-            Applied::Decided(lender.corrected(policy, state, now, cost, decision))
-        })
-    }
-
-    async fn lend(&self, check: Check<'_>, question: Question) -> Result<Answer, Error> {
-        let Check { policy, now, cost, .. } = check;
-        is_over(&self.0.is_silent).await;
-        let answer =
-            self.step(&check, &self.0.lent, |state, lender| lender.decide(policy, state, now, cost, &question));
-        is_over(&self.0.keeps_answers).await;
-        answer
-    }
-
-    async fn delete(&self, _: &Policy, _: Keys<'_>) -> Result<(), Error> {
-        Ok(())
+        let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
+        match operation {
+            Operation::Check(check) => self.step(&check, &self.0.plain, |state, lender| {
+                let decision = policy.decide(state, now, cost);
+                lender.corrected(policy, state, now, cost, decision).into()
+            }),
+            Operation::Lend(check, question) => {
+                is_over(&self.0.is_silent).await;
+                let answer =
+                    self.step(&check, &self.0.lent, |state, lender| lender.decide(policy, state, now, cost, question));
+                is_over(&self.0.keeps_answers).await;
+                answer.map(Applied::from)
+            }
+            Operation::Reset { .. } => Ok(().into()),
+            _ => panic!("{operation:?}"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{
-    Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Settle, UnixMillis,
+    Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Reply, Settle, UnixMillis,
 };
 use tidegate_redis::{Clock, Config, Redis, batch_script};
 use tidegate_testing::{MINUTE, NOW, at, key};
@@ -233,7 +233,7 @@ async fn a_batch_decides_on_rows_with_loans() {
         let answers: Vec<String> = batch.query(&mut server.connection()).unwrap();
         for (answer, used) in answers.iter().zip(1..) {
             let applied = call.answer(Script::Plain, answer.as_bytes()).unwrap();
-            let Some(Applied::Decided(decision)) = applied else { unreachable!("{answer}") };
+            let Some(Applied::Replied(Reply::Decided(decision))) = applied else { unreachable!("{answer}") };
             assert_eq!(decision.binding().remaining(), Some(alone.binding().remaining().unwrap() - used), "{answer}");
         }
     }

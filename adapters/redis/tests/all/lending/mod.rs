@@ -13,8 +13,10 @@ use std::cell::{Cell, RefCell};
 
 use crate::support::Server;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use tidegate_core::Key;
-use tidegate_redis::wire::Script;
+use tidegate_core::lending::Answer;
+use tidegate_core::store::Applied;
+use tidegate_core::{Error, Key};
+use tidegate_redis::wire::{Call, Script};
 
 use self::replay::Replay;
 
@@ -44,4 +46,12 @@ fn the_script_lends_as_the_core_does() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
     let asked = hold(&mut server.connection(), &Script::Lending.text(false), cases, RngSeed::Random).unwrap();
     assert!(asked > u64::from(cases) * 10, "only {asked} questions");
+}
+
+/// The answer to a borrower's question.
+fn lent(call: &Call<'_>, text: &str) -> Result<Answer, Error> {
+    match call.answer(Script::Lending, text.as_bytes())? {
+        Some(Applied::Replied(reply)) => reply.answer(),
+        other => unreachable!("{other:?}"),
+    }
 }

@@ -9,6 +9,7 @@ use tidegate_core::{Charge, ChargeId, Check, Key, Millis, Operation, Policy, Ref
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
 
+use super::lent;
 use super::model::{Found, Model, loans, written};
 use super::story::{Flaw, Step, Story, policy};
 
@@ -180,12 +181,11 @@ impl<'a> Replay<'a> {
         };
         let question = Question { back: back.map(returned), ..*question };
         let (policy, key) = (self.policy.clone(), self.key.clone());
-        let call =
-            Call::lend(Check::new(&policy, &key, self.now).cost(cost), question, Clock::Caller, MIN_TTL).unwrap();
+        let call = self.call(Operation::Lend(Check::new(&policy, &key, self.now).cost(cost), &question));
         let outcome = self.send(&call, Script::Lending);
         let Some(mut found) = self.find(&policy, &outcome)? else { return Ok(None) };
         let text = outcome.answer.as_ref().unwrap();
-        let answer = call.lent(text.as_bytes()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let answer = lent(&call, text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let before = found.lender.clone();
         let expected = found.lender.decide(&policy, &mut found.state, self.now, cost, &question);
         found.changed |= before != found.lender;
@@ -243,7 +243,7 @@ impl<'a> Replay<'a> {
         let (outcome, applied) = self.apply(&self.call(Operation::Peek(check)))?;
         let Some(found) = self.find(&policy, &outcome)? else { return Ok(None) };
         let told = match applied.unwrap() {
-            Applied::Decided(decision) => decision,
+            Applied::Replied(reply) => reply.decision().unwrap(),
             Applied::Before { previous, .. } => {
                 policy.peek(&previous.unwrap_or_else(|| policy.initial_state()), self.now, cost)
             }
@@ -266,7 +266,7 @@ impl<'a> Replay<'a> {
 
     fn reset(&mut self) -> Result<Outcome, TestCaseError> {
         let (policy, key) = (self.policy.clone(), self.key.clone());
-        let outcome = self.send(&Call::reset(&policy, (&key).into()).unwrap(), Script::Lending);
+        let outcome = self.send(&self.call(Operation::Reset { policy: &policy, keys: (&key).into() }), Script::Lending);
         prop_assert_eq!(outcome.answer.as_deref().ok(), Some("a"));
         let readable = self.model.row.take().filter(|(state, _)| policy.verify(state, UnixMillis::MAX).is_ok());
         self.model.row =
@@ -292,7 +292,7 @@ impl<'a> Replay<'a> {
         let (policy, key) = (self.policy.clone(), self.key.clone());
         let check = Check::new(&policy, &key, self.now);
         let (question, mut name) = (Question { wanted: 9, ..Question::default() }, None);
-        let lend = Call::lend(check, question, Clock::Caller, MIN_TTL).unwrap();
+        let lend = self.call(Operation::Lend(check, &question));
         lend.words(Script::Lending, |word| {
             name = name.take().or_else(|| word.starts_with('{').then(|| word.to_owned()))
         });

@@ -1,11 +1,12 @@
 //! Two versions of Tidegate that ask for other amounts, or lend others, share a server, as while a service is deployed.
 
 use tidegate_core::lending::{Borrowers, Lease, Verdict};
-use tidegate_core::{Check, Key, Millis, Policy, Quota};
+use tidegate_core::{Check, Key, Millis, Operation, Policy, Quota};
 use tidegate_redis::Clock;
 use tidegate_redis::wire::{Call, Script};
 use tidegate_testing::at;
 
+use super::lent;
 use super::load;
 use crate::support::Server;
 
@@ -61,12 +62,12 @@ fn borrowers_of_two_versions_that_ask_for_and_lend_other_amounts_stay_within_the
                         if nth % 2 == 1 {
                             asked.question.wanted = wants(asked.question.wanted);
                         }
-                        let call = Call::lend(check, asked.question, Clock::Caller, window).unwrap();
+                        let call = Call::new(Operation::Lend(check, &asked.question), Clock::Caller, window).unwrap();
                         let mut words = Vec::new();
                         call.words(Script::Lending, |word| words.push(word.to_owned()));
                         let text: String =
                             redis::cmd("EVALSHA").arg(&sha1s[nth % 2]).arg(&words).query(&mut connection).unwrap();
-                        let answer = call.lent(text.as_bytes()).unwrap();
+                        let answer = lent(&call, &text).unwrap();
                         fleet[nth].answered(key.as_str(), asked.nth, Some(&answer));
                         answer.decision.is_allowed()
                     }
