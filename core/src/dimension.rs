@@ -239,7 +239,7 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has several dimensions, or this has no key for the only one.
     #[inline]
-    pub fn sole(self, policy: &Policy) -> Result<&'a Key, Error> {
+    pub fn single(self, policy: &Policy) -> Result<&'a Key, Error> {
         match (self.0, policy.dimensions()) {
             (Given::Sole(key), [_]) => Ok(key),
             (_, [dimension]) => self.of(dimension),
@@ -278,7 +278,7 @@ impl<'a> Keys<'a> {
         if policy.is_placed_by_key() {
             return self.placed_by_key(policy);
         }
-        if let ([dimension], Ok(key)) = (policy.dimensions(), self.sole(policy)) {
+        if let ([dimension], Ok(key)) = (policy.dimensions(), self.single(policy)) {
             return Ok(StorageKeys { group: None, rows: SmallVec::one(dimension.storage_key(key)) });
         }
         let group = match policy.group() {
@@ -300,7 +300,7 @@ impl<'a> Keys<'a> {
     /// The same for a [`Policy::place_by_key`], whose dimensions have one key.
     fn placed_by_key(self, policy: &Policy) -> Result<StorageKeys, Error> {
         let first = &policy.dimensions()[0];
-        let key = if let [_] = policy.dimensions() { self.sole(policy)? } else { self.of(first)? }.as_str();
+        let key = if let [_] = policy.dimensions() { self.single(policy)? } else { self.of(first)? }.as_str();
         let place = ["tg1:@", first.name(), ":", key].concat();
         let row = |dimension: &Dimension| [&place, "|", dimension.id()].concat();
         let rows = policy.dimensions().iter().map(row).collect();

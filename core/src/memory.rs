@@ -206,7 +206,7 @@ impl MemoryLimiter {
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
         let [dimension] = check.policy.dimensions() else { return self.decide_several(check) };
-        let (row, index) = self.place(dimension, check.keys.sole(check.policy)?, None);
+        let (row, index) = self.place(dimension, check.keys.single(check.policy)?, None);
         let mut shard = lock(&self.shards[index].0);
         if let Some(call) = shard.count_call() {
             self.visit_other(index + call, check.now);
@@ -281,7 +281,7 @@ impl MemoryLimiter {
 
     /// The row of a policy's only key, and its shard, locked.
     fn shard(&self, policy: &Policy, keys: Keys<'_>) -> Result<(Row, MutexGuard<'_, Shard>), Error> {
-        let (row, index) = self.place(&policy.dimensions()[0], keys.sole(policy)?, None);
+        let (row, index) = self.place(&policy.dimensions()[0], keys.single(policy)?, None);
         Ok((row, lock(&self.shards[index].0)))
     }
 

@@ -158,7 +158,7 @@ impl Policy {
     #[cfg_attr(not(target_arch = "wasm32"), inline)]
     pub fn decide(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> Decision {
         if !cfg!(target_arch = "wasm32")
-            && let (Some(rule), [state]) = (self.sole_rule(), &mut state.0[..])
+            && let (Some(rule), [state]) = (self.single_rule(), &mut state.0[..])
         {
             return rule.decide_alone(state, now, cost);
         }
@@ -390,7 +390,7 @@ impl Policy {
 
     /// The rule of a policy that has only one and does not charge denials.
     #[inline]
-    pub(crate) fn sole_rule(&self) -> Option<&Rule> {
+    pub(crate) fn single_rule(&self) -> Option<&Rule> {
         match self.quotas() {
             [quota] => match quota.rule() {
                 Rule::Concurrency(_) | Rule::Penalty(_) => None,

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use tidegate_core::gate::{Gate, Headers, LogLimit, Pass, Request as Asked, Verdict};
+use tidegate_core::gate::{Gate, Headers, LogLimit, Pass, Request as GateRequest, Verdict};
 use tidegate_core::internal::begin;
 use tidegate_core::lending::PAUSE;
 use tidegate_core::{Error, Rejection, ResponseFields, UnixMillis};
@@ -56,8 +56,8 @@ impl<'a> Incoming<'a> {
 
     /// The request as the gate sees it, now.
     #[must_use]
-    pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(&self.method, &self.path, self, now()).clock(&now);
+    pub fn asked(&self) -> GateRequest<'_> {
+        let asked = GateRequest::new(&self.method, &self.path, self, now()).clock(&now);
         let score = self.request.cf().and_then(|cf| cf.bot_management()).map(|bot| bot.score());
         match score.and_then(|score| u8::try_from(score).ok()) {
             // The platform has no score for requests from its own network, and reports 0.

@@ -118,7 +118,7 @@ impl<R: Rates> Native for Erl<R> {
         if !matches!(check.policy.quotas(), [quota] if quota.rule() == self.quota.rule()) {
             return Err(error::another_policy(&self.quota));
         }
-        let entry = check.keys.sole(check.policy)?.storage_key(check.policy);
+        let entry = check.keys.single(check.policy)?.storage_key(check.policy);
         let blocked = self.rates.check_rate(&entry, self.per_second, self.window, self.penalty)?;
         Ok(!blocked)
     }

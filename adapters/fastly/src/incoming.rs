@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastly::{Request, Response};
 use pollster::block_on;
-use tidegate_core::gate::{Gate, Headers, Pass, Request as Asked, Verdict};
+use tidegate_core::gate::{Gate, Headers, Pass, Request as GateRequest, Verdict};
 use tidegate_core::{ResponseFields, UnixMillis};
 
 /// Decides on a request. `Err` has the response to send in place of the app's.
@@ -58,9 +58,9 @@ impl<'a> Incoming<'a> {
 
     /// The request as the gate sees it, now.
     #[must_use]
-    pub fn asked(&self) -> Asked<'_> {
-        let asked =
-            Asked::new(self.0.get_method_str(), self.0.get_path(), self, UnixMillis::now()).clock(&UnixMillis::now);
+    pub fn asked(&self) -> GateRequest<'_> {
+        let asked = GateRequest::new(self.0.get_method_str(), self.0.get_path(), self, UnixMillis::now())
+            .clock(&UnixMillis::now);
         asked.with_host(self.0.get_url().host_str().unwrap_or_default()).peer(self.0.get_client_ip_addr())
     }
 }

@@ -46,7 +46,7 @@ impl Borrowing {
             return Ok(Begun::AskPlainly);
         }
         let Check { policy, now, .. } = *check;
-        let key = check.keys.sole(policy)?;
+        let key = check.keys.single(policy)?;
         let name = key.storage_key(policy);
         let verdict = self.0.borrow_mut().decide(&name, check, || key.clone());
         Ok(match (verdict.decision(policy, now), verdict) {

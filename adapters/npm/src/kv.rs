@@ -56,7 +56,7 @@ impl Limit {
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
                 let (check, peeks) = check_of(&operation)?;
-                let key = operation.keys().sole(&self.policy)?.storage_key(&self.policy);
+                let key = operation.keys().single(&self.policy)?.storage_key(&self.policy);
                 match made(0).plan(&check, &key)? {
                     Some(value) => {
                         leave_number(number(value.number()));
@@ -128,7 +128,7 @@ impl Limit {
     fn learn(&self, question: Question, value: f64, read: &Read<'_>) -> i32 {
         self.with(question, Key::missing_ip(), &mut |operation| {
             let (check, peeks) = check_of(&operation)?;
-            let key = operation.keys().sole(&self.policy)?.storage_key(&self.policy);
+            let key = operation.keys().single(&self.policy)?.storage_key(&self.policy);
             let answer = match read {
                 Ok(bytes) => Ok(bytes.map(<[u8]>::to_vec)),
                 Err(error) => Err(Error::new(error.kind(), error.to_string())),

@@ -90,7 +90,7 @@ impl Limit {
                     let applied = call.answer(Script::Lending, answer.as_bytes())?;
                     lend.replied(applied.expect("the script takes every call"))?.answer()
                 })?;
-                borrowing.answered(&self.policy, check.keys.sole(&self.policy)?, nth, Some(&answer));
+                borrowing.answered(&self.policy, check.keys.single(&self.policy)?, nth, Some(&answer));
                 return Ok(leave(&answer.decision));
             }
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());

@@ -1,8 +1,8 @@
 //! The gate: the core's own, whose stores are limiters of JavaScript.
 
 mod call;
-mod given;
 mod host;
+mod host_request;
 mod policies;
 mod told;
 mod verifier;

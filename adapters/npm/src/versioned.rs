@@ -41,7 +41,7 @@ impl Limit {
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
                 // The names of Netlify's blobs are paths, and no name can also be a folder.
-                Ok(leave_text(&operation.keys().sole(&self.policy)?.storage_key(&self.policy).replace('/', "%2F")))
+                Ok(leave_text(&operation.keys().single(&self.policy)?.storage_key(&self.policy).replace('/', "%2F")))
             })
         })
     }

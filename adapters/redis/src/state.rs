@@ -22,7 +22,7 @@ use tidegate_core::{Charge, ChargeId, Error, ErrorKind, Millis, Policy, PolicySt
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything else.
 pub(crate) fn parse(policy: &Policy, text: &str) -> Result<(PolicyState, Lender), Error> {
-    let mut reader = Reader { rest: text, length: text.len() };
+    let mut reader = StateReader { rest: text, length: text.len() };
     let mut parts = Vec::with_capacity(policy.quotas().len());
     for quota in policy.quotas() {
         parts.push(reader.part(quota.rule())?);
@@ -34,14 +34,14 @@ pub(crate) fn parse(policy: &Policy, text: &str) -> Result<(PolicyState, Lender)
     Ok((PolicyState::from_parts(parts), lender))
 }
 
-struct Reader<'a> {
+struct StateReader<'a> {
     /// What is not read yet.
     rest: &'a str,
     /// The length of the whole text.
     length: usize,
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     fn part(&mut self, rule: &Rule) -> Result<QuotaState, Error> {
         self.literal(rule.code())?;
         self.literal("1")?;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use spin_sdk::http::{IncomingRequest, Response};
-use tidegate_core::gate::{Gate, Pass, Request as Asked, Verdict};
+use tidegate_core::gate::{Gate, Pass, Request as GateRequest, Verdict};
 use tidegate_core::{ResponseFields, UnixMillis};
 
 /// Decides on a request. `Err` has the response to send in place of the app's.
@@ -67,8 +67,8 @@ impl Incoming {
 
     /// The request as the gate sees it, now.
     #[must_use]
-    pub fn asked(&self) -> Asked<'_> {
-        let asked = Asked::new(&self.method, &self.path, &self.fields, UnixMillis::now()).clock(&UnixMillis::now);
+    pub fn asked(&self) -> GateRequest<'_> {
+        let asked = GateRequest::new(&self.method, &self.path, &self.fields, UnixMillis::now()).clock(&UnixMillis::now);
         match &self.host {
             Some(host) => asked.with_host(host),
             None => asked,

@@ -159,7 +159,7 @@ impl<B: Atomics> SpinWindow<B> {
 
     async fn decide(&self, check: Check<'_>, charge: bool) -> Result<Decision, Error> {
         let Check { policy, now, .. } = check;
-        let (rule, key) = (policy.quotas()[0].rule(), check.keys.sole(policy)?.storage_key(policy));
+        let (rule, key) = (policy.quotas()[0].rule(), check.keys.single(policy)?.storage_key(policy));
         let window_of = |at: UnixMillis| UnixMillis::new(at.get() - at.get() % rule.window().get());
         let (own, latest) = (window_of(now), now + MAX_CLOCK_SKEW);
         let was = self.windows(&key).await?;
@@ -193,7 +193,7 @@ impl<B: Atomics> Limiter for SpinWindow<B> {
             Operation::Check(check) => self.decide(check, true).await.map(Reply::from),
             Operation::Peek(check) => self.decide(check, false).await.map(Reply::from),
             Operation::Reset { policy, keys } => {
-                self.reset_key(&keys.sole(policy)?.storage_key(policy)).await.map(Reply::from)
+                self.reset_key(&keys.single(policy)?.storage_key(policy)).await.map(Reply::from)
             }
             _ => Err(operation.unsupported()),
         }

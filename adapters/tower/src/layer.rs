@@ -305,8 +305,11 @@ impl Drop for AsksAhead {
     fn drop(&mut self) {
         let settings = Arc::clone(&self.settings);
         let work = async move {
-            settings.gate.after(|| (settings.clock)(), tokio::time::sleep(Duration::from_millis(PAUSE.get()))).await;
+            let pause = async { tokio::time::sleep(Duration::from_millis(PAUSE.get())).await };
+            settings.gate.after(|| (settings.clock)(), pause).await;
         };
+        // The timer of the pause is that of the runtime, also where a request is dropped outside of it.
+        let _inside = self.runtime.enter();
         if !self.is_decided {
             self.runtime.spawn(work);
         } else if let Some(rest) = begin(work) {

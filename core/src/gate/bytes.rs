@@ -20,7 +20,7 @@ pub(super) trait Bytes: Sized {
     fn write(&self, to: &mut Writer);
 
     /// `None` if the bytes are not those of such a value.
-    fn read(from: &mut Reader<'_>) -> Option<Self>;
+    fn read(from: &mut BytesReader<'_>) -> Option<Self>;
 }
 
 /// Implements [`Bytes`] for a struct: its fields, one after another.
@@ -32,7 +32,7 @@ macro_rules! bytes_of_fields {
                 $($field.write(to);)+
             }
 
-            fn read(from: &mut $crate::gate::bytes::Reader<'_>) -> Option<Self> {
+            fn read(from: &mut $crate::gate::bytes::BytesReader<'_>) -> Option<Self> {
                 $(let $field = $crate::gate::bytes::Bytes::read(from)?;)+
                 Some(Self { $($field),+ })
             }
@@ -49,7 +49,7 @@ macro_rules! bytes_of_variants {
                 [$(Self::$variant),+].iter().position(|known| known == self).unwrap_or_default().write(to);
             }
 
-            fn read(from: &mut Reader<'_>) -> Option<Self> {
+            fn read(from: &mut BytesReader<'_>) -> Option<Self> {
                 [$(Self::$variant),+].get(usize::read(from)?).copied()
             }
         }
@@ -64,7 +64,7 @@ pub(super) struct Writer {
 }
 
 /// The bytes that are left to be read, and the policies.
-pub(super) struct Reader<'a> {
+pub(super) struct BytesReader<'a> {
     bytes: &'a [u8],
     policies: Vec<Arc<Policy>>,
 }
@@ -97,7 +97,7 @@ fn read<T: Bytes>(bytes: &[u8]) -> Option<T> {
     if found != checksum(bytes) {
         return None;
     }
-    let mut from = Reader { bytes, policies: Vec::new() };
+    let mut from = BytesReader { bytes, policies: Vec::new() };
     for parts in Vec::<PolicyParts>::read(&mut from)? {
         from.policies.push(Arc::new(parts.join().ok()?));
     }
@@ -110,7 +110,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     std::array::from_fn(|place| hash[place])
 }
 
-impl Reader<'_> {
+impl BytesReader<'_> {
     fn take(&mut self, count: usize) -> Option<&[u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;
@@ -123,7 +123,7 @@ impl Bytes for u8 {
         to.bytes.push(*self);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         from.take(1).map(|byte| byte[0])
     }
 }
@@ -133,7 +133,7 @@ impl Bytes for u64 {
         leb128::put(&mut to.bytes, *self);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         leb128::take(&mut from.bytes)
     }
 }
@@ -144,7 +144,7 @@ impl Bytes for usize {
         (*self as u64).write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         u64::read(from)?.try_into().ok()
     }
 }
@@ -154,7 +154,7 @@ impl Bytes for bool {
         u8::from(*self).write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         Some(u8::read(from)? == 1)
     }
 }
@@ -165,7 +165,7 @@ impl Bytes for String {
         to.bytes.extend(self.as_bytes());
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let length = usize::read(from)?;
         str::from_utf8(from.take(length)?).ok().map(Into::into)
     }
@@ -180,7 +180,7 @@ macro_rules! bytes_as {
                 other(self).write(to);
             }
 
-            fn read(from: &mut Reader<'_>) -> Option<Self> {
+            fn read(from: &mut BytesReader<'_>) -> Option<Self> {
                 let this: fn($other) -> Option<$type> = $from;
                 this(<$other>::read(from)?)
             }
@@ -208,7 +208,7 @@ impl Bytes for Arc<Policy> {
         place.write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let place = usize::read(from)?;
         from.policies.get(place).cloned()
     }
@@ -222,7 +222,7 @@ impl<T: Bytes> Bytes for Option<T> {
         }
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         Some(if bool::read(from)? { Some(T::read(from)?) } else { None })
     }
 }
@@ -233,7 +233,7 @@ impl<T: Bytes> Bytes for Vec<T> {
         self.iter().for_each(|value| value.write(to));
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         // Each takes a byte at least, so no number of them takes more memory than the bytes are long.
         (0..usize::read(from)?).map(|_| T::read(from)).collect()
     }
@@ -245,7 +245,7 @@ impl<T: Bytes> Bytes for Box<[T]> {
         self.iter().for_each(|value| value.write(to));
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         Vec::read(from).map(Into::into)
     }
 }
@@ -255,7 +255,7 @@ impl<T: Bytes + Copy + Default, const N: usize> Bytes for [T; N] {
         self.iter().for_each(|value| value.write(to));
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let mut values = [T::default(); N];
         for value in &mut values {
             *value = T::read(from)?;
@@ -270,7 +270,7 @@ impl<A: Bytes, B: Bytes> Bytes for (A, B) {
         self.1.write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         Some((A::read(from)?, B::read(from)?))
     }
 }
@@ -283,7 +283,7 @@ impl Bytes for Quota {
         self.rule().parameters().write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let (name, dimension) = (String::read(from)?, String::read(from)?);
         let (number, parameters) = (u8::read(from)?, <[u64; 3]>::read(from)?);
         let mut quota = Self::from_parameters(number, parameters).ok()?;
@@ -304,7 +304,7 @@ impl Bytes for Host {
         String::from(text).write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         Some(match (u8::read(from)?, Bytes::read(from)?) {
             (0, _) => Self::Any,
             (1, host) => Self::Exact(host),

@@ -159,7 +159,7 @@ impl<L: Limiter> DenyCache<L> {
 /// The name of a denial: the names of all that was asked for.
 fn name(policy: &Policy, keys: Keys<'_>) -> Result<String, Error> {
     match policy.dimensions() {
-        [_] => Ok(keys.sole(policy)?.storage_key(policy)),
+        [_] => Ok(keys.single(policy)?.storage_key(policy)),
         _ => Ok(keys.storage_keys(policy)?.rows().join(" ")),
     }
 }

@@ -1,17 +1,17 @@
 //! A bounded replacement for a store that does not answer.
 
+mod backup_charges;
 mod breaker;
 mod health;
-mod sole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use self::backup_charges::BackupCharges;
 use self::breaker::Breaker;
 pub use self::health::Health;
 use self::health::Observer;
 #[cfg(feature = "metrics")]
 pub(crate) use self::health::stores_down;
-use self::sole::Sole;
 use super::{Accuracy, Block, Capabilities, Check, Drift, Limiter, MaybeSend, MaybeSync, Operation, Reply, Settle};
 use crate::{Decision, Error, ErrorKind, MemoryLimiter, Millis, Origin, Policy, Status, UnixMillis};
 
@@ -64,7 +64,7 @@ pub struct Fallback<L, B = MemoryLimiter> {
     backup: B,
     percent: u8,
     breaker: Breaker,
-    sole: Sole,
+    backup_charges: BackupCharges,
     observer: Observer,
     /// Whether `backup` has decided anything.
     is_used: AtomicBool,
@@ -101,8 +101,9 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
                 alloc::format!("backup: its accuracy is \"{accuracy}\"; use one of at most the limit x locations");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let (breaker, sole, observer) = (Breaker::new(AT_MOST), Sole::default(), Observer::default());
-        Ok(Self { store, backup, percent, breaker, sole, observer, is_used: AtomicBool::new(false) })
+        let (breaker, backup_charges, observer) =
+            (Breaker::new(AT_MOST), BackupCharges::default(), Observer::default());
+        Ok(Self { store, backup, percent, breaker, backup_charges, observer, is_used: AtomicBool::new(false) })
     }
 
     /// Sets how long after its first failure a store is replaced. Checks then fail with the store's error, until it answers
@@ -128,8 +129,8 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
     /// [`Unsupported`](ErrorKind::Unsupported) for a limiter that may admit more than the limit at each location, because the
     /// bound would not hold.
     pub fn backup<O: Limiter>(self, backup: O) -> Result<Fallback<L, O>, Error> {
-        let Self { store, percent, breaker, sole, observer, .. } = self;
-        Ok(Fallback { breaker, sole, observer, ..Fallback::by(store, percent, backup)? })
+        let Self { store, percent, breaker, backup_charges, observer, .. } = self;
+        Ok(Fallback { breaker, backup_charges, observer, ..Fallback::by(store, percent, backup)? })
     }
 
     /// Names the store in the log and the metric. The default is `default`.
@@ -187,7 +188,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
             return Attempt::Spared(Error::new(ErrorKind::Unavailable, message));
         }
         if let Operation::Check(check) = &operation {
-            self.sole.forget(check);
+            self.backup_charges.forget(check);
         }
         let answered = self.store.apply(operation).await;
         let change = match &answered {
@@ -231,7 +232,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
             self.breaker.replaced();
             // A replay may be of a charge that the store has, too.
             if is_spared && decided.is_allowed() && !decided.is_replay() {
-                self.sole.add(&check);
+                self.backup_charges.add(&check);
             }
         }
         Ok(operation.reply(self.alone(&check, decided)))
@@ -274,7 +275,7 @@ impl<L: Limiter, B: Limiter> Fallback<L, B> {
         match (self.ask(Operation::Settle(settle)).await, here) {
             (Attempt::Answered(Err(error)), here) if error.kind() == ErrorKind::UnknownCharge => here.ok_or(error),
             (Attempt::Answered(answer), _) => answer,
-            (_, Some(here)) if self.sole.has(&settle) => Ok(here),
+            (_, Some(here)) if self.backup_charges.has(&settle) => Ok(here),
             (Attempt::Failed(error) | Attempt::Spared(error), _) => Err(error),
         }
     }

@@ -86,7 +86,7 @@ impl<L: Limiter> Limiter for Sharded<L> {
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         operation.verify(&self.capabilities())?;
         let (policy, rows) = (operation.policy(), u64::from(self.rows.get()));
-        let (part, key) = (self.part(policy)?, operation.keys().sole(policy)?);
+        let (part, key) = (self.part(policy)?, operation.keys().single(policy)?);
         match operation {
             Operation::Check(check) => {
                 let key = self.key(key, self.next.fetch_add(1, Ordering::Relaxed) % rows);

@@ -67,7 +67,7 @@ impl<N: Limiter, F: Limiter> Tiered<N, F> {
         let (can, policy) = (self.near.capabilities(), &self.policy);
         let near_check = |check: &Check<'a>| {
             let cost = if can.costs { check.cost } else { 1 };
-            Ok::<_, Error>(Check::new(policy, check.keys.sole(policy)?, check.now).cost(cost))
+            Ok::<_, Error>(Check::new(policy, check.keys.single(policy)?, check.now).cost(cost))
         };
         Ok(match operation {
             Operation::Check(check) if check.idempotency.is_none() => Some(Operation::Check(near_check(check)?)),

@@ -393,7 +393,7 @@ impl Kept {
     #[inline]
     fn decide(&mut self, check: &Check<'_>) -> Decision {
         let (now, cost) = (check.now, check.cost);
-        match (&mut *self, check.policy.sole_rule()) {
+        match (&mut *self, check.policy.single_rule()) {
             (Self::Bucket(expiry, _, state), Some(Rule::TokenBucket(rule))) => {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)

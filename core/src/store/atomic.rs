@@ -32,7 +32,7 @@ use crate::{Decision, Error, ErrorKind, Policy, PolicyState, Status, UnixMillis}
 ///     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
 ///         let (policy, now, cost) = (operation.policy(), operation.now(), operation.cost());
 ///         let mut rows = self.0.lock().unwrap();
-///         let key = operation.keys().sole(policy)?.storage_key(policy);
+///         let key = operation.keys().single(policy)?.storage_key(policy);
 ///         if let Operation::Reset { .. } = operation {
 ///             rows.remove(&key);
 ///             return Ok(().into());

@@ -269,7 +269,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 
     /// Forgets a denial even if the call has failed, because it may have been applied.
     pub(crate) fn forget_denial(&self, policy: &Policy, keys: Keys<'_>) {
-        if let Ok(key) = keys.sole(policy) {
+        if let Ok(key) = keys.single(policy) {
             self.kept().borrowers.forget_denial(&key.storage_key(policy));
         }
     }
@@ -365,7 +365,7 @@ impl<'s> Shared<'s> {
 }
 
 fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
-    let key = check.keys.sole(check.policy).ok()?.clone();
+    let key = check.keys.single(check.policy).ok()?.clone();
     let known = policies.iter().find(|policy| ***policy == *check.policy).cloned();
     let policy = known.or_else(|| {
         (policies.len() < LATER_MAX).then(|| {
@@ -381,7 +381,7 @@ fn own(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Result<Whose, Erro
     if let Some(whose) = whose(policies, check) {
         return Ok(whose);
     }
-    Ok((Arc::new(check.policy.clone()), check.keys.sole(check.policy)?.clone()))
+    Ok((Arc::new(check.policy.clone()), check.keys.single(check.policy)?.clone()))
 }
 
 /// A check that waits for the end of its question.
@@ -407,7 +407,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
         if !can_borrow(&check) {
             return self.lender.apply(plain).await;
         }
-        let name = check.keys.sole(check.policy)?.storage_key(check.policy);
+        let name = check.keys.single(check.policy)?.storage_key(check.policy);
         self.look_for_answer(&name).await;
         let mut waited = None;
         let verdict = loop {

@@ -215,7 +215,7 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
     /// Reads the state, changes it, and swaps it in if it differs.
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         operation.verify(&self.capabilities())?;
-        let key: String = operation.keys().sole(operation.policy())?.storage_key(operation.policy());
+        let key: String = operation.keys().single(operation.policy())?.storage_key(operation.policy());
         if let Operation::Reset { .. } = operation {
             return self.store.delete(&key).await.map(Reply::from);
         }

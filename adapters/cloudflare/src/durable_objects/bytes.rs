@@ -9,13 +9,13 @@ pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, values: [u64; N]) {
 }
 
 /// Reads bytes in order. Returns an error if they end too early.
-pub(crate) struct Reader<'a> {
+pub(crate) struct CallReader<'a> {
     pub(crate) bytes: &'a [u8],
     /// The kind of its errors.
     pub(crate) kind: ErrorKind,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CallReader<'a> {
     pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(|| self.error("the bytes end too early"))?;
         self.bytes = rest;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_instant_is_at_most_the_last_one() {
-        let instant = |ms: u64| Reader { bytes: &ms.to_le_bytes(), kind: ErrorKind::Corrupt }.instant();
+        let instant = |ms: u64| CallReader { bytes: &ms.to_le_bytes(), kind: ErrorKind::Corrupt }.instant();
         let last = UnixMillis::MAX;
         assert_eq!(instant(last.get()).ok(), Some(last));
         assert_eq!(instant(last.get() + 1).unwrap_err().kind(), ErrorKind::Corrupt);

@@ -3,7 +3,7 @@
 use tidegate_core::internal::sha256;
 use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Policy, UnixMillis};
 
-use crate::durable_objects::bytes::{Reader, put, to_hex};
+use crate::durable_objects::bytes::{CallReader, put, to_hex};
 use crate::durable_objects::decision;
 use crate::durable_objects::rows::Row;
 
@@ -61,7 +61,7 @@ impl First {
     /// # Errors
     /// [`ErrorKind::Corrupt`] for the value of a row that [`First::row`] does not make of a decision by this policy.
     pub(crate) fn decode(bytes: &[u8], policy: &Policy) -> Result<Self, Error> {
-        let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+        let mut rest = CallReader { bytes, kind: ErrorKind::Corrupt };
         let settled = match rest.take()? {
             [CHARGED] => false,
             [SETTLED] => true,

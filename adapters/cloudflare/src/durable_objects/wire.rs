@@ -39,7 +39,7 @@ mod policy;
 use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, UnixMillis};
 
-use crate::durable_objects::bytes::{Reader, put, to_hex};
+use crate::durable_objects::bytes::{CallReader, put, to_hex};
 use crate::durable_objects::token::Token;
 pub(crate) use crate::durable_objects::wire::policy::Known;
 use crate::durable_objects::wire::policy::put_quotas;
@@ -169,7 +169,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`ErrorKind::Unavailable`] for another version, and [`ErrorKind::Invalid`] for bytes that [`Call::encode`] does not write.
     pub(crate) fn decode(bytes: &'a [u8], known: &'a mut Known) -> Result<Self, Error> {
-        let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+        let mut rest = CallReader { bytes, kind: ErrorKind::Invalid };
         let [version, action] = rest.take()?;
         if version != VERSION && version != VERSION_OF_OWED {
             // A deployment may take minutes to reach an object. Until then it is as good as down.
@@ -246,7 +246,7 @@ fn encode(answer: &Answer) -> Vec<u8> {
 /// # Errors
 /// [`ErrorKind::Corrupt`] for bytes that [`encode`] does not write of a decision by this policy.
 fn decode(bytes: &[u8], policy: &Policy) -> Result<Answer, Error> {
-    let mut rest = Reader { bytes, kind: ErrorKind::Corrupt };
+    let mut rest = CallReader { bytes, kind: ErrorKind::Corrupt };
     let [version, flags] = rest.take().unwrap_or_default();
     if version != VERSION || flags & !(GRANTED | DENIES) != 0 {
         return Err(error::not_an_answer(&to_hex(bytes)));
@@ -317,7 +317,7 @@ fn kind_of(name: &str) -> Option<ErrorKind> {
 }
 
 /// The name of a row.
-fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
+fn name<'a>(rest: &mut CallReader<'a>) -> Result<&'a str, Error> {
     let length = usize::from(u16::from_le_bytes(rest.take()?));
     let name = rest.split(length)?;
     if name.is_empty() || length > NAME_LEN_MAX {
@@ -328,7 +328,7 @@ fn name<'a>(rest: &mut Reader<'a>) -> Result<&'a str, Error> {
     text.ok_or_else(|| rest.error("a row's name is not printable ASCII"))
 }
 
-fn question(rest: &mut Reader<'_>, version: u8) -> Result<Question, Error> {
+fn question(rest: &mut CallReader<'_>, version: u8) -> Result<Question, Error> {
     let (spent, within, slice, lifetime) = (rest.u64()?, rest.millis()?, rest.u64()?, rest.millis()?);
     let wanted = spent.min(slice);
     let owed = if version == VERSION_OF_OWED { rest.u64()? } else { 0 };

@@ -255,7 +255,7 @@ impl Inner {
     /// keeps its count.
     fn add(&mut self, check: &Check<'_>, key: &str) -> Result<Option<Decision>, Error> {
         let Check { policy, now, .. } = *check;
-        let origin = self.slots.origin(check.keys.sole(policy)?.as_str());
+        let origin = self.slots.origin(check.keys.single(policy)?.as_str());
         let carried = self.coarse.of(policy, origin, now);
         if let Some(carried) = &carried {
             let decision = policy.peek(carried, now, check.cost);

@@ -76,7 +76,7 @@ impl<'a, S: BestEffort> KvLimiter<'a, S> {
     /// Reads the key if the isolate's knowledge of it is too old, and returns its storage key. If the store does not answer, the
     /// isolate decides by its own counts, and the decision's origin is `Fallback`.
     async fn refreshed(&self, check: &Check<'_>) -> Result<String, Error> {
-        let key = check.keys.sole(check.policy)?.storage_key(check.policy);
+        let key = check.keys.single(check.policy)?.storage_key(check.policy);
         if let Some(value) = self.isolate.plan(check, &key)? {
             let answer = self.store.get(&value.name(&key)).await;
             self.isolate.learn(check, &key, value, answer);

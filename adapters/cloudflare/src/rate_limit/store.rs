@@ -68,7 +68,7 @@ impl<B: Binding> Native for RateLimit<B> {
         if !self.is_configured_with(check.policy) {
             return Err(error::another_policy(&self.quota));
         }
-        self.binding.limit(&check.keys.sole(check.policy)?.storage_key(check.policy)).await
+        self.binding.limit(&check.keys.single(check.policy)?.storage_key(check.policy)).await
     }
 }
 

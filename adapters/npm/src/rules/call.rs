@@ -11,7 +11,7 @@ use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use super::Shared;
-use super::given::{Fields, Given};
+use super::host_request::{Fields, HostRequest};
 use super::told::{settled, text, verdict};
 use super::verifier::reason;
 use super::wire::{Met, failed, known, whole};
@@ -25,13 +25,13 @@ type Run = Pin<Box<dyn Future<Output = Result<String, Error>>>>;
 pub struct RulesCaller {
     shared: Rc<Shared>,
     /// The request of the next call.
-    next: Given,
+    next: HostRequest,
     run: Option<Run>,
 }
 
 impl RulesCaller {
     pub(super) fn new(shared: &Rc<Shared>) -> Self {
-        Self { shared: Rc::clone(shared), next: Given::default(), run: None }
+        Self { shared: Rc::clone(shared), next: HostRequest::default(), run: None }
     }
 
     fn begin(&mut self, run: impl Future<Output = Result<String, Error>> + 'static) -> Result<String, JsValue> {
@@ -167,7 +167,7 @@ impl RulesCaller {
     }
 }
 
-async fn decide(shared: &Shared, gate: &Gate<'_>, given: &Given, request: &Request<'_>) -> Result<String, Error> {
+async fn decide(shared: &Shared, gate: &Gate<'_>, given: &HostRequest, request: &Request<'_>) -> Result<String, Error> {
     let mut pending = match gate.prepare(request) {
         Prepared::Decided(made) => return Ok(told(shared, &made, None, 0)),
         Prepared::Pending(pending) => pending,

@@ -37,7 +37,7 @@ impl Host {
         wanted.push_str(",{");
         for (place, dimension) in policy.dimensions().iter().enumerate() {
             let key = match policy.dimensions() {
-                [_] => keys.sole(policy)?,
+                [_] => keys.single(policy)?,
                 _ => keys.of(dimension)?,
             };
             // Nothing in a name or a key needs an escape.

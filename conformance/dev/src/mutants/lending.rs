@@ -152,7 +152,7 @@ impl Store {
     /// Performs a step on a check's row, which is brought to the check's time.
     fn step<T>(&self, check: &Check<'_>, step: impl FnOnce(&mut Row) -> T) -> Result<T, Error> {
         let Check { policy, now, .. } = *check;
-        let name = check.keys.sole(policy)?.storage_key(policy);
+        let name = check.keys.single(policy)?.storage_key(policy);
         let mut rows = self.rows();
         let new = || Row { state: policy.initial_state(), lender: Lender::default(), untold: HashMap::new() };
         let row = rows.entry(name).or_insert_with(new);
@@ -223,7 +223,7 @@ impl Store {
     }
 
     fn delete(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
-        let name = keys.sole(policy)?.storage_key(policy);
+        let name = keys.single(policy)?.storage_key(policy);
         let mut rows = self.rows();
         if let Some(Row { state, lender, untold }) = rows.remove(&name)
             && let Some((lender, state)) = lender.reset(policy, &state)

@@ -28,7 +28,7 @@ impl Native for Naive {
     async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
         let rule = check.policy.quotas()[0].rule();
         let window = rule.window().get().max(1);
-        let key = format!("{}:{}", check.keys.sole(check.policy)?.as_str(), check.now.get() / window);
+        let key = format!("{}:{}", check.keys.single(check.policy)?.as_str(), check.now.get() / window);
         let found = self.kv.get(&key).await?.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
         let count = found.unwrap_or_default();
         if count >= rule.limit() {
@@ -127,7 +127,7 @@ impl Native for Synchronized {
     async fn limit(&self, check: Check<'_>) -> Result<bool, Error> {
         let rule = check.policy.quotas()[0].rule();
         let window = check.now.get() / rule.window().get().max(1);
-        let key = check.keys.sole(check.policy)?.as_str();
+        let key = check.keys.single(check.policy)?.as_str();
         let mut all = locked(&self.local);
         let Locals { keys, due } = &mut *all;
         let local = keys.entry(key.to_owned()).or_default();

@@ -1,7 +1,7 @@
 //! Rules that were compiled before, as bytes.
 
 use super::{Rule, Rules};
-use crate::gate::bytes::{Bytes, Reader, Writer};
+use crate::gate::bytes::{Bytes, BytesReader, Writer};
 use crate::gate::matcher::Matcher;
 use crate::gate::token::Tokens;
 
@@ -47,7 +47,7 @@ impl Bytes for Rules {
         warnings.write(to);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let (ignores_case, exempts_preflights, rules) =
             (Bytes::read(from)?, Bytes::read(from)?, Vec::<Rule>::read(from)?);
         Some(Self {

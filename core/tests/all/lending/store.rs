@@ -58,7 +58,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Unavailable, "switched off"));
         }
         let mut rows = self.0.rows.lock().unwrap();
-        let row = rows.entry(check.keys.sole(check.policy)?.storage_key(check.policy));
+        let row = rows.entry(check.keys.single(check.policy)?.storage_key(check.policy));
         let (state, lender) = row.or_insert_with(|| (check.policy.initial_state(), Lender::default()));
         lender.settle(check.policy, state, check.now);
         Ok(step(state, lender))

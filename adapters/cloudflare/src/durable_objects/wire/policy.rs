@@ -2,7 +2,7 @@
 
 use tidegate_core::{Error, ErrorKind, Policy, Quota};
 
-use crate::durable_objects::bytes::{Reader, put};
+use crate::durable_objects::bytes::{CallReader, put};
 
 /// The length of a quota: its dimension and algorithm, and three numbers.
 const QUOTA_LEN: usize = 1 + 3 * 8;
@@ -24,7 +24,11 @@ struct Built {
 
 impl Known {
     /// Reads a policy, and the policies of its dimensions if there are several.
-    pub(super) fn read(&mut self, rest: &mut Reader<'_>, charge_denied: bool) -> Result<(&Policy, &[Policy]), Error> {
+    pub(super) fn read(
+        &mut self,
+        rest: &mut CallReader<'_>,
+        charge_denied: bool,
+    ) -> Result<(&Policy, &[Policy]), Error> {
         let [count] = rest.take()?;
         let bytes = rest.split(QUOTA_LEN * usize::from(count))?;
         self.0.take_if(|built| built.bytes != bytes || built.policy.charges_denied() != charge_denied);
@@ -38,7 +42,7 @@ impl Known {
 
 impl Built {
     fn new(bytes: &[u8], charge_denied: bool) -> Result<Self, Error> {
-        let mut rest = Reader { bytes, kind: ErrorKind::Invalid };
+        let mut rest = CallReader { bytes, kind: ErrorKind::Invalid };
         let mut quotas = Vec::new();
         while !rest.bytes.is_empty() {
             quotas.push(quota(&mut rest)?);
@@ -69,7 +73,7 @@ pub(super) fn put_quotas(out: &mut Vec<u8>, policy: &Policy) {
     }
 }
 
-fn quota(rest: &mut Reader<'_>) -> Result<Quota, Error> {
+fn quota(rest: &mut CallReader<'_>) -> Result<Quota, Error> {
     let [kind] = rest.take()?;
     let quota = Quota::from_parameters(kind & 15, [rest.u64()?, rest.u64()?, rest.u64()?]);
     quota?.by(&(kind >> 4).to_string())

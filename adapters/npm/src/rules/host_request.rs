@@ -8,7 +8,7 @@ use tidegate_core::{Key, UnixMillis};
 
 /// A request, and what the application knows of it.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct HostRequest {
     pub(super) method: String,
     pub(super) url: String,
     pub(super) fields: Fields,
@@ -59,7 +59,7 @@ impl Headers for Fields {
     }
 }
 
-impl Given {
+impl HostRequest {
     /// Calls `run` with the application's keys by their names, which a request borrows.
     pub(super) fn keys(&self) -> Vec<(&str, &Key)> {
         self.keys.iter().map(|(name, key)| (name.as_str(), key)).collect()

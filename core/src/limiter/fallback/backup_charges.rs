@@ -13,14 +13,14 @@ const MOST: usize = 1 << 16;
 
 /// The charges about which the store was not asked, each until the backup has forgotten it.
 #[derive(Debug, Default)]
-pub(super) struct Sole {
+pub(super) struct BackupCharges {
     /// Whether there may be any, for the usual case without a lock.
     has_any: AtomicBool,
     hasher: RandomState,
     until: Mutex<HashMap<u64, UnixMillis>>,
 }
 
-impl Sole {
+impl BackupCharges {
     /// Remembers a charge of the backup.
     pub(super) fn add(&self, check: &Check<'_>) {
         let Some(idempotency) = check.remembered() else { return };
