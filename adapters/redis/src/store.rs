@@ -1,7 +1,7 @@
 //! The store: the command of each operation, and the meaning of its answer.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::lending::Lease;
@@ -42,11 +42,13 @@ pub struct Redis {
     config: Config,
     links: Links,
     scripts: Scripts,
+    /// Whether each [`Script`] was sent to the server. The first call sends it, and those behind it on the connection find it there.
+    sent: [AtomicBool; 3],
     loaded: Loaded,
 }
 
-/// Where the short script has run, by the key's hash: in a cluster, that is a node. A call for any other key sends the script. It is
-/// small, and a burst at a server without it would make two round trips for each call.
+/// Where the short script has run in a cluster, by the key's hash: that is a node. A call for any other key sends the script. It is
+/// small, and a burst at a node without it would make two round trips for each call.
 #[derive(Default)]
 struct Loaded([AtomicU64; 16]);
 
@@ -74,7 +76,7 @@ impl Redis {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a configuration that cannot work.
     pub fn new(config: Config) -> Result<Self, Error> {
         let scripts = Scripts::new(config.clock, config.min_ttl, false);
-        Ok(Self { links: Links::new(&config)?, config, scripts, loaded: Loaded::default() })
+        Ok(Self { links: Links::new(&config)?, config, scripts, sent: Default::default(), loaded: Loaded::default() })
     }
 
     /// Wraps this store in a limiter.
@@ -170,6 +172,9 @@ impl Carrier for Redis {
     }
 
     fn has(&self, script: Script, call: &Call<'_>) -> bool {
+        if !self.config.cluster {
+            return self.sent[script as usize].swap(true, Ordering::Relaxed);
+        }
         script != Script::Plain || self.loaded.has(call)
     }
 
