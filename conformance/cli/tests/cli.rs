@@ -584,6 +584,7 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
     for (wrong, why) in [
         (["--places", "iad,nowhere"], "\"nowhere\" is not a known place"),
         (["--design", "redis,memry"], "\"memry\" is not a design; did you mean \"memory\"?"),
+        (["--design", "redis-leased-grace"], "\"redis-leased-grace\" has a grace; write --grace 1, or more"),
         (["--design", "durable-objects"], "did you mean \"durable-object\"? Write one of \"durable-object\", "),
         (["--scenario", "tial"], "a similar value exists: 'tail'"),
         (["--flood", "4000000000"], "--rate, --flood and --seconds: "),

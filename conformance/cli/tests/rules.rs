@@ -271,7 +271,7 @@ fn a_lease_is_shown_with_its_bounds() -> Result<()> {
         printed(&["check", "rules.toml"])?,
         "rules.toml: 4 rules, 0 warnings\nlimit rooms: decided from loans of at most 20 units, for at most 60000 ms\n"
     );
-    let bounds = json!({ "slice": 20, "lifetime_ms": 60_000 });
+    let bounds = json!({ "slice": 20, "lifetime_ms": 60_000, "grace": 0 });
     let checked: Value = serde_json::from_str(&printed(&["check", "rules.toml", "--json"])?)?;
     assert_eq!(checked["leases"], json!({ "rooms": bounds }));
 
@@ -281,6 +281,17 @@ fn a_lease_is_shown_with_its_bounds() -> Result<()> {
     assert_eq!(explained["lease"], bounds);
     let other = ["explain", "--rules", "rules.toml", "--request", "GET /", "--json"];
     assert_eq!(serde_json::from_str::<Value>(&printed(&other)?)?["lease"], Value::Null);
+
+    // A grace is shown with what it may admit beyond the limit.
+    let lease = "by = \"room\" }]\nlease = { slice = 20, grace = 2 }";
+    fs::write(folder.path().join("rules.toml"), RULES.replacen("by = \"room\" }]", lease, 1))?;
+    let shown = "at most 20 units, for at most 60000 ms, and 2 units before the first answer; each process or isolate may exceed the limit \
+                 by so many\n";
+    for args in [&["check", "rules.toml"][..], &request] {
+        assert!(printed(args)?.contains(shown), "{args:?}");
+    }
+    let checked: Value = serde_json::from_str(&printed(&["check", "rules.toml", "--json"])?)?;
+    assert_eq!(checked["leases"]["rooms"]["grace"], 2);
     Ok(())
 }
 

@@ -5,7 +5,6 @@
 //! a difference is an error of one of them.
 
 use std::cell::RefCell;
-use std::num::NonZero;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -19,7 +18,8 @@ use tidegate_conformance::reference::Prepared;
 use tidegate_conformance::report::{FixtureReport, TargetReport};
 use tidegate_conformance::run;
 use tidegate_conformance::subject::{Place, Subject};
-use tidegate_core::{Accuracy, Capabilities, Dimensions, UnixMillis};
+use tidegate_core::lending::Lease;
+use tidegate_core::{Accuracy, Capabilities, Dimensions, Millis, UnixMillis};
 use tidegate_guest_protocol::{Call, Reply, Route, serve};
 use tidegate_harness::target::Target;
 use tidegate_traffic::simulate::{Fleet, Isolate, Model, World};
@@ -27,6 +27,9 @@ use tokio::sync::Semaphore;
 
 /// How many isolates or processes a target has.
 const ISOLATES: usize = 3;
+
+/// The lease of the suite's guests.
+const LEASE: Lease = Lease::new(10, Millis::from_secs(2));
 
 /// How the simulator models a target and its emulator.
 #[derive(Clone, Copy)]
@@ -51,8 +54,8 @@ fn emulator(target: &str) -> Option<Emulator> {
         | "spin-redis" => of(Model::Exact),
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
-        "cloudflare-do-leased" => of(Model::Leases(NonZero::new(10)?)),
-        "redis-leased" | "upstash-leased" => of(Model::ExactLeases(NonZero::new(10)?)),
+        "cloudflare-do-leased" => of(Model::Leases(LEASE)),
+        "redis-leased" | "upstash-leased" => of(Model::ExactLeases(LEASE)),
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
         "fastly-kv" => apart(Model::FastlyKv),

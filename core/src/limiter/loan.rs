@@ -51,7 +51,14 @@ impl Lease {
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at most {} units, for at most {}", self.slice, self.lifetime)?;
-        if self.grace > 0 { write!(f, ", and {} units before the first answer", self.grace) } else { Ok(()) }
+        if self.grace == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            ", and {} units before the first answer; each process or isolate may exceed the limit by so many",
+            self.grace
+        )
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn say(file: &str, read: &Result<Rules, Error>) {
 
 /// A lease, as in a file.
 pub(super) fn lease(of: Lease) -> serde_json::Value {
-    json!({ "slice": of.slice, "lifetime_ms": of.lifetime.get() })
+    json!({ "slice": of.slice, "lifetime_ms": of.lifetime.get(), "grace": of.grace })
 }
 
 fn as_json(file: &str, read: &Result<Rules, Error>) -> serde_json::Value {

@@ -81,7 +81,7 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
     let here = |design: &str| candidates(platform).find(|known| known.design == design);
     let (mut able, mut reasons) = (Vec::new(), Vec::new());
     // Other parameters than the adapters' own only draw the curve.
-    for design in designs().into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
+    for design in designs(0).into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
         match design.takes(&setup.policy) {
             Ok(()) => able.push(design),
             Err(why) => reasons.push(format!("{}: {why}", design.name)),

@@ -45,6 +45,9 @@ pub(super) struct Args {
     /// Simulate only these designs. May be repeated. The default is all that can count by the policy.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     design: Vec<String>,
+    /// Simulate designs that lend with a grace, too: so many units of a key are admitted before the store has been asked.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    grace: u64,
     /// The folder of the page, the chart and the numbers.
     #[arg(long, value_name = "DIR", default_value = "target/simulate")]
     out: PathBuf,
@@ -295,11 +298,15 @@ fn seconds(text: &str) -> Result<Range<u32>, String> {
 
 impl Args {
     fn designs(&self) -> Result<Vec<Design>, String> {
-        let all = designs();
-        let mut names: Vec<&str> = all.iter().map(|design| design.name).collect();
+        let all = designs(self.grace);
+        let with_grace = designs(1);
+        let mut names: Vec<&str> = with_grace.iter().map(|design| design.name).collect();
         names.dedup();
         if let Some(unknown) = self.design.iter().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("--design: {unknown:?} is not a design; {}", Suggestion::of(unknown, &names)));
+        }
+        if let Some(name) = self.design.iter().find(|name| all.iter().all(|design| design.name != name.as_str())) {
+            return Err(format!("--design: {name:?} has a grace; write --grace 1, or more"));
         }
         Ok(all
             .into_iter()

@@ -84,7 +84,7 @@ pub fn bars(outcomes: &[Outcome], limit: u64) -> String {
 
 /// One outcome of each design.
 pub(super) fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
-    let known = designs();
+    let known = designs(0);
     let is_default = |outcome: &Outcome| {
         known
             .iter()

@@ -1,9 +1,7 @@
 //! The designs that are compared.
 
-use std::num::NonZero;
-
-use tidegate_core::lending::can_lend;
-use tidegate_core::{Capabilities, Error, Limiter as _, Load, Policy, Rule};
+use tidegate_core::lending::{Lease, can_lend};
+use tidegate_core::{Capabilities, Error, Limiter as _, Load, Millis, Policy, Rule};
 
 use super::environment::HOME;
 use super::isolate::Fleet;
@@ -26,9 +24,13 @@ pub struct Design {
     pub model: Model,
 }
 
-/// The designs.
+/// The lease that `tidegate choose` prints.
+const SLICE: u64 = 50;
+const LIFETIME: Millis = Millis::from_secs(60);
+
+/// The designs. With a grace, those that lend are among them with and without it.
 #[must_use]
-pub fn designs() -> Vec<Design> {
+pub fn designs(grace: u64) -> Vec<Design> {
     let (cloudflare, upstash) = (Some("cloudflare"), Some("upstash"));
     let mut all = Vec::new();
     let mut add =
@@ -55,16 +57,28 @@ pub fn designs() -> Vec<Design> {
     ] {
         add(name, about, String::new(), provider, model);
     }
-    let of_objects: fn(NonZero<u64>) -> Model = Model::Leases;
-    let of_server: fn(NonZero<u64>) -> Model = Model::ExactLeases;
+    let of_objects: fn(Lease) -> Model = Model::Leases;
+    let of_server: fn(Lease) -> Model = Model::ExactLeases;
+    let about = "tidegate-cloudflare, objects with leases";
     let leased = [
-        ("durable-object-leased", "tidegate-cloudflare, objects with leases", cloudflare, of_objects),
-        ("redis-leased", "tidegate-redis, one server at the first place that lends", None, of_server),
-        ("upstash-leased", "the same over REST", upstash, of_server),
+        ("durable-object-leased", "durable-object-leased-grace", about, cloudflare, of_objects),
+        (
+            "redis-leased",
+            "redis-leased-grace",
+            "tidegate-redis, one server at the first place that lends",
+            None,
+            of_server,
+        ),
+        ("upstash-leased", "upstash-leased-grace", "the same over REST", upstash, of_server),
     ];
-    for (name, about, provider, model) in leased {
-        for slice in [1, 2, 5, 10, 20, 50].into_iter().filter_map(NonZero::new) {
-            add(name, about, format!("slice {slice}"), provider, model(slice));
+    for (name, with_grace, about, provider, model) in leased {
+        for slice in [1, 2, 5, 10, 20, SLICE] {
+            add(name, about, format!("slice {slice}"), provider, model(Lease::new(slice, LIFETIME)));
+        }
+        if grace > 0 {
+            let about = "the same, where an isolate admits a key's first units before it asks";
+            let lease = Lease { grace, in_background: true, ..Lease::new(SLICE, LIFETIME) };
+            add(with_grace, about, format!("of {grace}"), provider, model(lease));
         }
     }
     for seconds in [1, 5, 30] {
@@ -83,7 +97,7 @@ impl Design {
     #[must_use]
     pub fn is_default(&self) -> bool {
         match self.model {
-            Model::Leases(slice) | Model::ExactLeases(slice) => slice.get() == 50,
+            Model::Leases(lease) | Model::ExactLeases(lease) => lease.slice == SLICE,
             Model::WorkersKv(seconds) => seconds == 1,
             Model::Synchronized(_) => false,
             _ => true,

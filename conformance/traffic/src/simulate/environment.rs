@@ -203,7 +203,8 @@ pub(super) const ISOLATES: [&str; 4] = [
      otherwise made in memory, they are what waits.",
     "Some designs decide in the isolate alone. `memory` counts in each isolate without the others, so that it admits the limit times the \
      isolates that a client reaches. `workers-kv` and `synchronized` count in each isolate, too, and share their counts later. \
-     `…-leased` spend in the isolate what the store has lent.",
+     `…-leased` spend in the isolate what the store has lent. `…-leased-grace` also admit the first units of a client that they know nothing \
+     bad of, and tell the store within 100 ms: each isolate may admit so many units more than the limit.",
 ];
 
 /// What a simulation leaves out.
@@ -218,8 +219,9 @@ pub(super) const NOT_MODELLED: [&str; 8] = [
     "Objects do not move, and are not evicted. What Cloudflare bills for the time that they are active is not in the price, nor are free \
      allowances, bandwidth, storage and read regions.",
     "A Redis server has no replicas and loses nothing. A cluster is one server.",
-    "Isolates do nothing for leases after a response: a request that finds a loan spent waits for the next one, as in a Worker without \
-     `waitUntil`. Reports of one pipeline arrive each after a delay of its own.",
+    "Without a grace, isolates do nothing for leases after a response: a request that finds a loan spent waits for the next one, as in a \
+     Worker without `waitUntil`. With one (`…-leased-grace`), they do: they tell what they have admitted, ask for the next loans, and return \
+     those that are idle. Reports of one pipeline arrive each after a delay of its own.",
     "Each client has one limit. Several rules, groups, tokens, settlements and refunds are tested by the fixtures of the suite.",
 ];
 

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, Leases};
 use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
 use tidegate_conformance::operation::Operations;
+use tidegate_core::lending::{Lease, PAUSE};
 use tidegate_core::store::{NativeLimiter, VersionedLimiter};
 use tidegate_core::{
     Accuracy, Capabilities, DenyCache, ErasedLimiter, Error, Fallback, Limiter, MemoryLimiter, Millis, Operation,
@@ -52,12 +53,12 @@ pub struct Isolate {
 impl Isolate {
     /// The time by its own clock.
     pub(super) const fn time(&self, now: UnixMillis) -> UnixMillis {
-        UnixMillis::new(now.get().saturating_add_signed(self.skew_ms))
+        skewed(now, self.skew_ms)
     }
 
     /// The time of an instant that its own clock tells.
     pub(super) const fn corrected(&self, own: UnixMillis) -> UnixMillis {
-        UnixMillis::new(own.get().saturating_add_signed(-self.skew_ms))
+        skewed(own, -self.skew_ms)
     }
 
     /// What is done after the response to a request of this time, by its own clock.
@@ -122,8 +123,6 @@ impl Fleet {
             DurableObjects::with_config(counters, host.config(&environment.assumed).clock(clock))
         };
         let objects = || counters(Host::Objects);
-        // As `tidegate choose` prints it, and as the suite's guests have it.
-        let lifetime = Millis::from_secs(if self.own_clocks { 60 } else { 2 });
         let exact = |home: usize| Exact {
             environment: environment.clone(),
             place,
@@ -140,11 +139,20 @@ impl Fleet {
             all: Arc::clone(&self.values),
         };
         let mut after = None::<Box<dyn AfterResponse>>;
+        let skew_ms = self.environment.skew_ms();
+        let mut lending = |store, lease: Lease| -> Result<Box<dyn ErasedLimiter>, Error> {
+            let limiter = Arc::new(Leases::with_lease(store, lease)?);
+            if lease.in_background {
+                let world = self.environment.world.clone();
+                after = Some(Box::new(Lending { limiter: Arc::clone(&limiter), world, skew_ms }));
+            }
+            Ok(Box::new(limiter))
+        };
         let limiter: Box<dyn ErasedLimiter> = match self.model {
             Model::Objects => Box::new(objects().limiter()),
             Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
-            Model::Leases(slice) => Box::new(Leases::new(objects(), slice, lifetime)?),
-            Model::ExactLeases(slice) => Box::new(Leases::new(counters(Host::Server), slice, lifetime)?),
+            Model::Leases(lease) => lending(objects(), lease)?,
+            Model::ExactLeases(lease) => lending(counters(Host::Server), lease)?,
             Model::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
                 let config = tidegate_cloudflare::kv::Config::default().refresh(refresh).write_spacing(refresh);
@@ -174,13 +182,33 @@ impl Fleet {
                 Box::new(NativeLimiter::new(synchronized))
             }
         };
-        Ok(Isolate { limiter, after, skew_ms: self.environment.skew_ms() })
+        Ok(Isolate { limiter, after, skew_ms })
     }
+}
+
+const fn skewed(time: UnixMillis, ms: i64) -> UnixMillis {
+    UnixMillis::new(time.get().saturating_add_signed(ms))
 }
 
 fn compare_and_swap(replicas: Replicas) -> VersionedLimiter<Timed<tidegate_fastly::Kv<Replicas>>> {
     let store = tidegate_fastly::Kv::new(replicas.clone());
     VersionedLimiter::new(Timed { replicas, store })
+}
+
+/// An isolate that tells its store after responses what it has admitted, and asks for the next loans.
+struct Lending {
+    limiter: Arc<Leases<'static, Counters>>,
+    world: World,
+    skew_ms: i64,
+}
+
+impl AfterResponse for Lending {
+    fn after(&self, _: UnixMillis) -> Option<BoxFuture<'static, ()>> {
+        let (limiter, world, skew_ms) = (Arc::clone(&self.limiter), self.world.clone(), self.skew_ms);
+        Some(Box::pin(async move {
+            limiter.after(|| skewed(world.now(), skew_ms), world.sleep(PAUSE.get() * 1_000)).await;
+        }))
+    }
 }
 
 /// How long a Worker goes on after its response.

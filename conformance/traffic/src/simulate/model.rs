@@ -1,4 +1,4 @@
-use std::num::NonZero;
+use tidegate_core::lending::Lease;
 
 /// How decisions are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,8 +7,8 @@ pub enum Model {
     Objects,
     /// The same, with a deny cache in each isolate.
     DenyCache,
-    /// The same, with leases of this size.
-    Leases(NonZero<u64>),
+    /// The same, with leases.
+    Leases(Lease),
     /// `tidegate-cloudflare` on Workers KV, refreshed after so many seconds.
     WorkersKv(u64),
     /// `tidegate-cloudflare` on the Rate Limiting binding.
@@ -17,8 +17,8 @@ pub enum Model {
     Exact,
     /// The same, with a deny cache in each isolate.
     ExactDenyCache,
-    /// The same, with loans of this size: `tidegate-redis` that lends.
-    ExactLeases(NonZero<u64>),
+    /// The same, with leases: `tidegate-redis` that lends.
+    ExactLeases(Lease),
     /// In memory that all isolates share.
     Memory,
     /// In the memory of each isolate or process, without the others: the core's `MemoryLimiter`.
