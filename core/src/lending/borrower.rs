@@ -21,6 +21,8 @@ pub struct Borrower {
     /// Whether its answer has not come. Meanwhile, requests spend what is left, or ask plainly.
     waits: bool,
     asked_at: UnixMillis,
+    /// When its answer has come at the latest, or is given up.
+    answered_by: UnixMillis,
     /// What its check costs, and by which policy it is.
     asked_cost: u64,
     asked_policy: u64,
@@ -137,6 +139,7 @@ impl Borrower {
             nth: 0,
             waits: false,
             asked_at: now,
+            answered_by: now,
             asked_cost: 0,
             asked_policy: 0,
             keeps_denial: true,
@@ -275,6 +278,7 @@ impl Borrower {
         let question = Question { wanted, within, owed, lifetime: lease.lifetime, back: self.back };
         self.demand.ask(lease, now);
         (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
+        self.answered_by = now + lease.deadline + JITTER;
         (self.asked_cost, self.asked_policy) = (cost, self.policy);
         NumberedQuestion { nth, question }
     }
@@ -286,7 +290,7 @@ impl Borrower {
             return;
         }
         self.waits = false;
-        self.grace.answered(answer, self.asked_at);
+        self.grace.answered(answer, self.asked_at, self.answered_by);
         let Some(answer) = answer else { return };
         let from = self.asked_at;
         let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));

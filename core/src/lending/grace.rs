@@ -51,8 +51,8 @@ impl Grace {
         self.told
     }
 
-    /// Takes the answer to a question that was asked at `from`, or `None` if there is none.
-    pub(super) fn answered(&mut self, answer: Option<&Answer>, from: UnixMillis) {
+    /// Takes the answer to a question that was asked at `from` and is answered at `to` at the latest, or `None` if there is none.
+    pub(super) fn answered(&mut self, answer: Option<&Answer>, from: UnixMillis, to: UnixMillis) {
         let told = core::mem::take(&mut self.told);
         let Some(Answer { decision, .. }) = answer else {
             self.is_lost |= told > 0;
@@ -70,7 +70,7 @@ impl Grace {
             _ => Sight::Near,
         };
         let unused = quotas.iter().filter_map(|quota| quota.reset_after()).max().unwrap_or(Millis::ZERO);
-        (self.sight, self.until) = (sight, if sight == Sight::Good { UnixMillis::new(0) } else { from + unused });
+        (self.sight, self.until) = (sight, if sight == Sight::Good { UnixMillis::new(0) } else { to + unused });
     }
 
     /// The key has another policy now, by which it has not been seen.

@@ -397,7 +397,11 @@ impl World {
                 for quota in self.policy.quotas() {
                     let windows = match quota.rule() {
                         Rule::TokenBucket(_) => 1,
-                        rule => 2 + last.at.since(first.at).get() / rule.window().get(),
+                        Rule::FixedWindow(rule) => {
+                            let nth = |at: UnixMillis| at.get() / rule.window().get();
+                            1 + nth(last.at) - nth(first.at)
+                        }
+                        rule => 1 + last.at.since(first.at).get() / rule.window().get(),
                     };
                     let most = quota.rule().maximum(first.at, last.at) + grace * windows;
                     if sum > most {
