@@ -45,6 +45,7 @@ class Running implements Call {
   note = 0;
   noted: unknown = undefined;
   way = "";
+  readonly isTogether = false;
   waits = false;
   wasSent = false;
   wasAnswered = false;
@@ -347,7 +348,7 @@ class Timer {
 }
 
 /** On Node.js a timer is an object, elsewhere a number. */
-function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
+export function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
   return Object(timer) as { ref?: () => void; unref?: () => void };
 }
 

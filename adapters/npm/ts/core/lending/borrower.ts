@@ -4,6 +4,7 @@ import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import { TokenBucket } from "../algorithms/buckets.js";
 import { isUnmissed, wantedOf } from "./amount.js";
+import { Grace } from "./grace.js";
 import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./lender.js";
 
 /** How far readings of one clock may come in the wrong order. The borrower's clock may lag by this, so whatever ends by it ends earlier. */
@@ -11,6 +12,9 @@ export const JITTER = 20;
 
 /** A borrower is idle after this time without a request, and after so many times of the usual time between two requests. */
 const [IDLE, IDLE_GAPS] = [2_000, 16] as const;
+
+/** When what it owes is told again, if an answer is lost. */
+const AGAIN = 4_000;
 
 /** The upper bounds of loans, and how a borrower asks for them. */
 export interface Lease {
@@ -20,6 +24,8 @@ export interface Lease {
   readonly lifetime: number;
   /** When a question without an answer is given up. */
   readonly deadline: number;
+  /** The most units of a key that a borrower admits before it has heard of the key. */
+  readonly grace: number;
 }
 
 /** A question, and the number that its answer is told with. */
@@ -103,6 +109,7 @@ export class Borrower {
   /** What they cost during the last question, and during earlier ones, which decays. */
   #meanwhile = 0;
   #before = 0;
+  readonly #grace = new Grace();
 
   /** A key's borrower, at its first request. */
   constructor(policy: Policy, now: number) {
@@ -116,8 +123,8 @@ export class Borrower {
   }
 
   /**
-   * What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. A check that
-   * has waited for an answer says until when: it was counted when it came.
+   * What a check gets at `now` without the lender: from its loan, by its last denial, or by grace. If that is nothing, nothing has happened.
+   * A question has the number `nth`. A check that has waited for an answer says until when: it was counted when it came.
    */
   answer(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Answer | undefined {
     // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
@@ -137,16 +144,26 @@ export class Borrower {
       if (waitedUntil === undefined) this.#count(cost, this.#isWaiting(lease, now), lease, now);
       return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, then) };
     }
-    return undefined;
+    if (waitedUntil !== undefined || !this.#grace.admits(cost, lease.grace, now)) return undefined;
+    this.#count(cost, this.#isWaiting(lease, now), lease, now);
+    return ADMITTED;
+  }
+
+  /** Whether the key's first check is admitted, by grace. */
+  isAdmitted(cost: number, { grace }: Lease, now: number): boolean {
+    return this.#grace.admits(cost, grace, now);
   }
 
   /** What a check gets at `now`. */
   decide(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Verdict {
+    if (this.isOfAnother(policy)) {
+      this.#policy = this.#change(policy);
+      this.#grace.change(later(now, lease.lifetime));
+    }
     const answer = this.answer(policy, cost, lease, now, nth, waitedUntil);
     if (answer) return answer;
     const isBusy = this.#isWaiting(lease, now);
     if (waitedUntil === undefined) this.#count(cost, isBusy, lease, now);
-    if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
     return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, lease, now, nth) };
   }
 
@@ -175,6 +192,7 @@ export class Borrower {
   answered(nth: number, answer: LoanAnswer | undefined): void {
     if (nth !== this.#nth) return;
     this.#waits = false;
+    this.#grace.answered(answer?.decision, this.#askedAt);
     if (!answer) return;
     const { decision, granted, deniesFor } = answer;
     const [from, last, wait] = [this.#askedAt, this.#loan, decision[WAIT]!];
@@ -198,10 +216,32 @@ export class Borrower {
     if (this.#askedPolicy !== this.#policy) this.#end();
   }
 
-  /** Whether it is idle and has something to return. */
+  /** The number of its last question, or 0. */
+  get nth(): number {
+    return this.#nth;
+  }
+
+  /** Whether it owes units, which the store is to be told. */
+  get owes(): boolean {
+    return this.#grace.owed > 0;
+  }
+
+  /** Whether it owes units that no question tells. */
+  get isSilent(): boolean {
+    return this.#grace.owed > this.#grace.told;
+  }
+
+  /** Until when its key gets no grace, if it has seen the key near its limit. */
+  get suspectsUntil(): number {
+    return this.#grace.until;
+  }
+
+  /** Whether it has something to tell: units that it owes, or that it is idle and returns its loan. */
   isDue(lease: Lease, now: number): boolean {
+    if (this.#isWaiting(lease, now)) return false;
+    if (this.owes) return !this.#grace.isLost || now >= later(this.#askedAt, AGAIN);
     const loan = this.#loan;
-    if (!loan?.isMissed || loan.left === 0 || this.#isWaiting(lease, now)) return false;
+    if (!loan?.isMissed || loan.left === 0) return false;
     const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
     return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
   }
@@ -209,7 +249,7 @@ export class Borrower {
   /** Whether it knows anything that matters after `now`. */
   isOfUse(lease: Lease, now: number): boolean {
     // A denial and a loan that may be spent end within a lifetime of the last request.
-    if (now < later(this.#at, lease.lifetime) || this.#isWaiting(lease, now)) return true;
+    if (now < later(this.#at, lease.lifetime) || this.owes || this.#isWaiting(lease, now)) return true;
     const loan = this.#loan;
     return loan !== undefined && loan.left > 0 && loan.returns && now < later(loan.until, lease.lifetime);
   }
@@ -243,7 +283,7 @@ export class Borrower {
   #asked(cost: number, { slice, lifetime }: Lease, now: number, nth: number): Asked {
     const past = since(now, this.#since);
     const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
-    const question = { wanted, within, owed: 0, lifetime, back: this.#back };
+    const question = { wanted, within, owed: this.#grace.tell(cost), lifetime, back: this.#back };
     // What is long ago counts less and less.
     this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
     this.#meanwhile = 0;

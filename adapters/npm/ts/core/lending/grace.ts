@@ -1,0 +1,69 @@
+import { ALLOWED, EACH, QUOTAS, STATUS, UNKNOWN } from "../../decision_numbers.js";
+import { later } from "../arithmetic.js";
+import type { Decision } from "../decide.js";
+
+/**
+ * How a borrower has last seen a key. `GOOD`: not at all, or with at least half of each limit left. `NEAR`: with less left, and it gets no
+ * grace until it is seen well below its limit. `OVERDRAWN`: at its limit, after a grace, and it gets none until it is unused.
+ */
+const [GOOD, NEAR, OVERDRAWN] = [0, 1, 2] as const;
+
+/** What a borrower has admitted of a key without a loan, and whether it may admit more. */
+export class Grace {
+  /** Admitted, and not known to be charged. */
+  owed = 0;
+  /** The part of it that the question under way tells. */
+  told = 0;
+  /**
+   * Whether an answer was lost. Until the next one, only questions that nobody waits for tell what is owed: one that the store does not
+   * understand must not fail a check.
+   */
+  isLost = false;
+  /** When the key is unused, if it gets no grace and nothing else arrives. */
+  until = 0;
+  #seen: typeof GOOD | typeof NEAR | typeof OVERDRAWN = GOOD;
+
+  /** Admits a cost, if what is owed is then at most the grace. */
+  admits(cost: number, grace: number, now: number): boolean {
+    const admits = cost > 0 && this.owed + cost <= grace && !this.isLost && this.#sight(now) === GOOD;
+    if (admits) this.owed += cost;
+    return admits;
+  }
+
+  /** What a question tells that is asked along with a check of this cost. */
+  tell(cost: number): number {
+    this.told = this.isLost && cost > 0 ? 0 : this.owed;
+    return this.told;
+  }
+
+  /** Takes the answer to a question that was asked at `from`, or notes that there is none. */
+  answered(decision: Decision | undefined, from: number): void {
+    const { told } = this;
+    this.told = 0;
+    if (!decision) {
+      this.isLost ||= told > 0;
+      return;
+    }
+    this.owed -= told;
+    this.isLost &&= this.owed > 0;
+    let [isLeft, isHalfLeft, unused] = [decision[STATUS] === ALLOWED, true, 0];
+    for (let at = QUOTAS; at < decision.length; at += EACH) {
+      const [limit, left, reset] = [decision[at]!, decision[at + 1]!, decision[at + 2]!];
+      isLeft &&= left !== UNKNOWN && left > 0;
+      isHalfLeft &&= left !== UNKNOWN && left >= limit - left;
+      if (reset !== UNKNOWN) unused = Math.max(unused, reset);
+    }
+    if (this.#sight(from) === OVERDRAWN || (told > 0 && !isLeft)) this.#seen = OVERDRAWN;
+    else this.#seen = isHalfLeft ? GOOD : NEAR;
+    this.until = this.#seen === GOOD ? 0 : later(from, unused);
+  }
+
+  /** The key has another policy now, by which it has not been seen. */
+  change(until: number): void {
+    if (this.#seen === GOOD) [this.#seen, this.until] = [NEAR, until];
+  }
+
+  #sight(now: number): typeof GOOD | typeof NEAR | typeof OVERDRAWN {
+    return now < this.until ? this.#seen : GOOD;
+  }
+}
