@@ -808,6 +808,18 @@ describe("the borrowers", async () => {
     assert.ok(plain > 1_000, `${plain}`);
   });
 
+  test("give new keys no grace while they may have forgotten one that should have none", () => {
+    const made = fixedOf(1, 86_400_000);
+    const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 5_000, deadline: 1_000, grace: 1 }, false), new Server(made.policy)];
+    const read = (call, { text, answer } = server.answer(call, false)) => isolate.read(call, text, answer);
+    const isAsked = (nth, now) => isolate.ask(`sub:${nth}`, 1, now)?.asked !== undefined;
+    for (let nth = 0; nth < 16_384; nth++) assert.equal(isAsked(nth, START), false);
+    isolate.due(START).forEach((call) => read(call));
+    // Each is at its limit. Some are forgotten now, and so none that is new gets a grace.
+    for (let nth = 16_384; nth < 16_400; nth++) assert.equal(isAsked(nth, START + 6_000), true);
+    assert.equal(isAsked(16_400, START - (START % 86_400_000) + 86_400_000), false);
+  });
+
   test("forget half of what was spent after two lifetimes", () => {
     for (const last of [1_999, 2_000, 2_001, 2_002]) {
       const isolate = new Isolate(bridge, fixedOf(1_000), { slice: 50, lifetime: 1_000, deadline: 1, grace: 0 }, false);

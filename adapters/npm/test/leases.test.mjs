@@ -286,6 +286,8 @@ test("a request counts at the time when its key is known, and late ones do not m
 });
 
 describe("a grace", () => {
+  const NOW = 1_800_000_000_000;
+  const byCaller = { clock: "caller", minTtlMs: 3_600_000 };
   const windowOf = (limit) => ({ fixedWindow: { limit, windowMs: 86_400_000 } });
   const keysOf = (count, name = "user") => Array.from({ length: count }, (_, nth) => `${name}:${nth}`);
   /** A limiter with a grace, and the end of what it has begun in the background. */
@@ -304,9 +306,9 @@ describe("a grace", () => {
   /** How many commands with a script the server has run. */
   const scripts = async () => (await server.calls("eval")) + (await server.calls("evalsha"));
   /** What is left of each key, as one without leases sees it. */
-  const left = async (policy, keys) => {
-    const plain = stores.redis({ policy, leases: false });
-    const verdicts = await Promise.all(keys.map((key) => plain.peek(new Request("https://example.com/"), { key })));
+  const left = async (more, keys) => {
+    const plain = stores.redis({ ...more, leases: false });
+    const verdicts = await Promise.all(keys.map((key) => plain.peek(new Request("https://example.com/"), { key, now: NOW + 5_000 })));
     return [...new Set(verdicts.map(({ quotas }) => quotas[0].remaining))];
   };
 
@@ -329,28 +331,28 @@ describe("a grace", () => {
       }
 
       test("is told to the store for all keys together, once", async () => {
-        const [policy, keys] = [policyOf(windowOf(100), `together-${store}`), keysOf(40)];
-        const { tidegate, begun, told } = graced(make, 1, { policy });
+        const [more, keys] = [{ ...byCaller, policy: policyOf(windowOf(100), `together-${store}`) }, keysOf(40)];
+        const { tidegate, begun, told } = graced(make, 1, more);
         const before = await scripts();
-        assert.deepEqual(origins(await limited(tidegate, keys)), ["lease"]);
+        assert.deepEqual(origins(await limited(tidegate, keys, { now: NOW })), ["lease"]);
         // One pause of all keys begins. On a slow machine, it may end before the last one.
         assert.ok(begun.length >= 1 && begun.length < 10, `${begun.length}`);
         await told();
         // A client on TCP writes the commands of one turn at once.
         const ran = (await scripts()) - before;
         assert.ok(store === "redis" ? ran === 40 : ran >= 1 && ran < 10, `${ran} commands`);
-        assert.deepEqual(await left(policy, keys), [99]);
-        assert.deepEqual(origins(await limited(tidegate, ["another"])), ["lease"]);
+        assert.deepEqual(await left(more, keys), [99]);
+        assert.deepEqual(origins(await limited(tidegate, ["another"], { now: NOW + 5_000 })), ["lease"]);
         await told();
-        assert.deepEqual(await left(policy, [...keys, "another"]), [99]);
+        assert.deepEqual(await left(more, [...keys, "another"]), [99]);
       });
     });
   }
 
   test("is repaid by a bucket", async () => {
-    const more = { clock: "caller", minTtlMs: 3_600_000, policy: policyOf({ tokenBucket: { capacity: 5, refill: 1, perMs: 1_000 } }, "repaid") };
+    const more = { ...byCaller, policy: policyOf({ tokenBucket: { capacity: 5, refill: 1, perMs: 1_000 } }, "repaid") };
     const plain = stores.redis({ ...more, leases: false });
-    const now = 1_800_000_000_000;
+    const now = NOW;
     await plain.limit("user:1", { cost: 5, now });
     for (let nth = 0; nth < 3; nth++) {
       const { tidegate, told } = graced(stores.redis, 1, more);
@@ -365,9 +367,9 @@ describe("a grace", () => {
   test("ends while the store is down, when the fail mode decides, and what was lost is told again", async () => {
     const sent = { isDown: false };
     const shaky = { call: (...words) => (sent.isDown ? Promise.reject(new Error("connect ECONNREFUSED")) : client.call(...words)) };
-    const more = { client: shaky, clock: "caller", minTtlMs: 3_600_000, policy: policyOf(windowOf(100), "lost") };
+    const more = { ...byCaller, client: shaky, policy: policyOf(windowOf(100), "lost") };
     const { tidegate, told } = graced(stores.redis, 1, more);
-    let now = 1_800_000_000_000;
+    let now = NOW;
     sent.isDown = true;
     assert.deepEqual(origins(await limited(tidegate, keysOf(5), { now })), ["lease"]);
     await told();

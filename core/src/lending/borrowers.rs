@@ -204,7 +204,7 @@ impl<T> Borrowers<T> {
             if !self.is_up {
                 // One question finds out whether the store is back. The next one is of another key, as those of one may always fail.
                 let owing = due.iter().filter(|(_, borrower)| borrower.owes());
-                let probe = owing.map(|(key, borrower)| (borrower.last_question().0, *key)).min();
+                let probe = owing.map(|(key, borrower)| (borrower.asked_at(), *key)).min();
                 due.retain(|(key, borrower)| !borrower.owes() || probe.is_some_and(|(_, probe)| probe == *key));
             }
             self.due = due.into_iter().map(|(key, _)| key.into()).collect();

@@ -216,9 +216,9 @@ export class Borrower {
     if (this.#askedPolicy !== this.#policy) this.#end();
   }
 
-  /** The number of its last question, or 0. */
-  get nth(): number {
-    return this.#nth;
+  /** When it has last asked, or its first request. */
+  get askedAt(): number {
+    return this.#askedAt;
   }
 
   /** Whether it owes units, which the store is to be told. */

@@ -142,12 +142,12 @@ export class Borrowers<T> {
     this.#lookedAt = now;
     this.#due = [];
     // One question finds out whether the store is back. The next one is of another key, as those of one may always fail.
-    let [probe, least]: [string | undefined, number] = [undefined, 0];
+    let [probe, first]: [string | undefined, number] = [undefined, 0];
     for (const [key, { borrower }] of this.#keys) {
       if (!borrower.isDue(this.#lease, now)) continue;
-      const { nth } = borrower;
-      if (this.#isUp || !borrower.owes) this.#due.push(key);
-      else if (probe === undefined || nth < least || (nth === least && key < probe)) [probe, least] = [key, nth];
+      const { askedAt, owes } = borrower;
+      if (this.#isUp || !owes) this.#due.push(key);
+      else if (probe === undefined || askedAt < first || (askedAt === first && key < probe)) [probe, first] = [key, askedAt];
     }
     if (probe !== undefined) this.#due.push(probe);
     return now;
