@@ -364,6 +364,19 @@ describe("a grace", () => {
     assert.ok(retryAfterMs === 4_000, `${retryAfterMs}`);
   });
 
+  test("is not given again to a key that was at its limit, until the key is unused", async () => {
+    const more = { ...byCaller, policy: policyOf({ fixedWindow: { limit: 5, windowMs: 60_000 } }, "unused") };
+    await stores.redis({ ...more, leases: false }).limit("user:1", { cost: 5, now: NOW });
+    const { tidegate, told } = graced(stores.redis, 1, { ...more, leases: { grace: 1, lifetimeMs: 10_000 } });
+    const outcomes = [];
+    for (const seconds of [0, 15, 30, 45, 60]) {
+      const { outcome, origin } = await tidegate.limit("user:1", { now: NOW + seconds * 1_000 });
+      outcomes.push(`${outcome} ${origin}`);
+      await told();
+    }
+    assert.deepEqual(outcomes, ["allowed lease", "denied store", "denied store", "denied store", "allowed lease"]);
+  });
+
   test("ends while the store is down, when the fail mode decides, and what was lost is told again", async () => {
     const sent = { isDown: false };
     const shaky = { call: (...words) => (sent.isDown ? Promise.reject(new Error("connect ECONNREFUSED")) : client.call(...words)) };
