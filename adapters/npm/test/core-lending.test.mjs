@@ -437,7 +437,7 @@ class Isolate {
   ask(key, cost, now) {
     const { bridge, policy, borrowers } = this;
     const length = bridge.write(key);
-    const verdict = canBorrow(policy, cost, undefined) ? (borrowers.answer(key, policy, cost, now, key) ?? borrowers.decide(key, policy, cost, now, key)) : { kind: "plain" };
+    const verdict = canBorrow(policy, cost, undefined) ? (borrowers.answer(key, policy, cost, now) ?? borrowers.decide(key, policy, cost, now, key)) : { kind: "plain" };
     const left = this.limit.ask(ASK_CHECK, length, cost, now, 0, false);
     const [call, words] = left === 0 ? [0, ""] : [bridge.extra, bridge.text(left)];
     const got = { numbers: left === 0 || call < 0 ? this.numbers : undefined, asked: Math.abs(call) >= QUESTION ? words.split("\n")[2] : undefined };

@@ -45,7 +45,6 @@ class Running implements Call {
   note = 0;
   noted: unknown = undefined;
   way = "";
-  readonly isTogether = false;
   waits = false;
   wasSent = false;
   wasAnswered = false;

@@ -4,10 +4,11 @@ import { Fields } from "./fields.js";
 import type { Lease } from "./question.js";
 
 /**
- * An isolate or a process leases units of a key, and decides on requests without a call as long as a lease or a denial holds. No more
- * than the limit is ever admitted. Leases are as large and as long as the key's requests and what is left of its limit allow, within these
- * bounds. Requests that find a lease spent wait once for the next one that is under way, except where requests are served apart, as on Cloudflare.
- * Up to two slices for each isolate may stay unused within a lifetime, and a denial may miss a reset elsewhere for as long.
+ * An isolate or a process leases units of a key, and decides on requests without a call as long as a lease or a denial holds. Without a
+ * grace, no more than the limit is ever admitted. Leases are as large and as long as the key's requests and what is left of its limit
+ * allow, within these bounds. Requests that find a lease spent wait once for the next one that is under way, except where requests are
+ * served apart, as on Cloudflare. Up to two slices for each isolate may stay unused within a lifetime, and a denial may miss a reset
+ * elsewhere for as long.
  *
  * Policies of one key by fixed windows, sliding windows and token buckets are leased. Checks of others, and those with a token or an
  * estimate, ask as they do without leases.
@@ -31,8 +32,9 @@ export interface LeaseOptions {
   /** Admits and denies requests from leases, which need no call of the store. See `Leases`. Default: false. */
   leases?: boolean | Leases | undefined;
   /**
-   * Keeps work alive after the response, such as `(work) => context.waitUntil(work)`: the next lease of a busy key is asked for then, and
-   * those of idle keys are returned. Leases need it on Cloudflare and in Vercel's edge runtime. Elsewhere such work goes on by itself.
+   * Keeps work alive after the response, such as `(work) => context.waitUntil(work)`: the next lease of a busy key is asked for then, what
+   * was admitted by grace is told, and leases of idle keys are returned. Leases need it on Cloudflare and in Vercel's edge runtime.
+   * Elsewhere such work goes on by itself.
    */
   waitUntil?: ((work: Promise<unknown>) => void) | undefined;
 }
@@ -77,6 +79,6 @@ function leases(value: unknown): Lease {
     throw invalid("leases.lifetimeMs", `${lifetimeMs} ms is out of range; write 1 ms to ${on.lifetimeMs} ms`);
   }
   if (slice === 0) throw invalid("leases.slice", "0 lends nothing; write at least 1, or leave out leases");
-  if (grace > slice) throw invalid("leases.grace", `${grace} is more than the slice; write at most ${slice}`);
+  if (grace > slice) throw invalid("leases.grace", `${grace} is out of range; write 0 to the slice, ${slice}`);
   return { slice, lifetimeMs, grace };
 }

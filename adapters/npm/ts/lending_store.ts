@@ -73,8 +73,8 @@ export abstract class Asking<T> implements Store {
   answer(question: Question): boolean {
     const borrowers = this.#borrowers;
     if (!borrowers || !this.#mayBorrow(question)) return false;
-    const { now, cost, key } = question;
-    const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now, key);
+    const { now, cost } = question;
+    const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now);
     if (answer) this.#decided(question, answer);
     this.#tellSoon(borrowers, now);
     return answer !== undefined;
@@ -215,7 +215,7 @@ export abstract class Asking<T> implements Store {
       // It keeps no process alive by itself.
       await new Promise<void>((resolve) => handle(setTimeout(resolve, PAUSE)).unref?.());
       this.#pausesUntil = 0;
-      await this.tell(later(now, Math.round(performance.now() - began)));
+      await this.tell(later(now, PAUSE));
     };
     this.#keepAlive(tell());
   }
@@ -227,25 +227,24 @@ export abstract class Asking<T> implements Store {
       for (let due; told.length < TOLD_AT_ONCE_MAX && (due = this.#borrowers?.due(now)); ) told.push(due);
       isLast = told.length < TOLD_AT_ONCE_MAX;
       if (told.length === 0) return;
-      const deadline = new Deadline(this.#deadlineMs);
-      const question = { ...ask(CHECK, this.core.policy, now), cost: 0 };
-      await Promise.all(told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, deadline, told.length)));
+      const [late, question] = [passing(this.#deadlineMs), { ...ask(CHECK, this.core.policy, now), cost: 0 }];
+      await Promise.all(told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, late, told.length)));
     }
   }
 
   #inBackground(question: Question, loan: NumberedQuestion): void {
-    this.#keepAlive(this.#finish(question, loan, new Deadline(this.#deadlineMs)));
+    this.#keepAlive(this.#finish(question, loan, passing(this.#deadlineMs)));
   }
 
   /** Asks what nobody waits for. If it fails, what is lent stays lent until its end, and what is owed is told again. */
-  async #finish(question: Question, loan: NumberedQuestion, { signal, passed }: Deadline, inFlight = 1): Promise<void> {
+  async #finish(question: Question, loan: NumberedQuestion, { signal, passed }: Passing, inFlight = 1): Promise<void> {
     const call = called(question, signal, inFlight);
     try {
       const asked = { what: this.words(question, loan.question, false), loan };
       for (let sent = this.begin(call, asked); sent; ) {
         const answered = sent.then(
-          (answer) => [answer, undefined] as const,
-          (thrown: unknown) => [undefined, { thrown }] as const,
+          (answer): Answered => [answer, undefined],
+          (thrown: unknown): Answered => [undefined, { thrown }],
         );
         const [answer, thrown] = await Promise.race([answered, passed]);
         sent = thrown ? this.failed(call, thrown.thrown) : this.read(call, answer);
@@ -256,14 +255,16 @@ export abstract class Asking<T> implements Store {
   }
 }
 
-/** The deadline of what nobody waits for. Not every store can cancel a call. */
-class Deadline {
-  readonly signal: AbortSignal;
-  readonly passed: Promise<never>;
+/** What an answer resolves to, or what was thrown. */
+type Answered = readonly [answer: unknown, thrown: { thrown: unknown } | undefined];
 
-  constructor(ms: number) {
-    this.signal = AbortSignal.timeout(ms);
-    this.passed = new Promise((_, reject) => this.signal.addEventListener("abort", () => reject(this.signal.reason)));
-    this.passed.catch(() => undefined);
-  }
+/** The deadline of what nobody waits for. Not every store can cancel a call. */
+interface Passing {
+  readonly signal: AbortSignal;
+  readonly passed: Promise<Answered>;
+}
+
+function passing(ms: number): Passing {
+  const signal = AbortSignal.timeout(ms);
+  return { signal, passed: new Promise((resolve) => signal.addEventListener("abort", () => resolve([undefined, { thrown: signal.reason }]))) };
 }

@@ -15,7 +15,7 @@ export interface Call {
   /** How the store has sent it. */
   way: string;
   /** Whether others are told with it, so that one trip takes all. */
-  readonly isTogether: boolean;
+  readonly isTogether?: boolean;
   /** Whether it waits for the answer to another question, or for the first connection. */
   waits: boolean;
 }

@@ -1,6 +1,6 @@
 import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
-import { type Answer, type Asked, Borrower, JITTER, type Lease, type Verdict } from "./borrower.js";
+import { type Answer, type Asked, Borrower, JITTER, type Lease, UNTOLD, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";
 
 /** Fewer keys than this are never swept. */
@@ -43,27 +43,12 @@ export class Borrowers<T> {
   }
 
   /** What a check of this key gets without the lender: see `decide`. If that is nothing, nothing has happened. */
-  answer(key: string, policy: Policy, cost: number, told: number, beside: T): Answer | undefined {
+  answer(key: string, policy: Policy, cost: number, told: number): Answer | undefined {
     const borrower = this.#keys.get(key)?.borrower;
-    if (!borrower) return this.#lease.grace > 0 ? this.#first(key, policy, cost, this.#read(told), beside) : undefined;
-    const wasSilent = borrower.isSilent;
+    if (!borrower) return undefined;
     const answer = borrower.answer(policy, cost, this.#given, this.#read(told), this.#asked + 1);
-    if (!answer) return undefined;
-    this.#asked += 1;
-    if (borrower.isSilent && !wasSilent) this.#due.push(key);
-    return answer;
-  }
-
-  /** What a new key's check gets by grace. */
-  #first(key: string, policy: Policy, cost: number, now: number, beside: T): Answer | undefined {
-    const lease = this.#given;
-    if (cost > lease.grace || now < this.#graceFrom || !this.#hasRoom(now) || now < this.#graceFrom) return undefined;
-    const borrower = new Borrower(policy, now);
-    if (!borrower.isAdmitted(cost, lease, now)) return undefined;
-    this.#asked += 1;
-    this.#keys.set(key, { borrower, beside });
-    this.#due.push(key);
-    return { kind: "admit", then: undefined };
+    if (answer) this.#asked += 1;
+    return this.#noted(key, answer);
   }
 
   /** The lease by which keys are decided now. */
@@ -80,22 +65,22 @@ export class Borrowers<T> {
     // If the clock was set back since, the check was not asked later than now.
     const now = waited === undefined ? this.#read(told) : Math.min(this.#latest, then);
     const until = waited === undefined ? undefined : Math.max(this.#latest, later(then, waited));
-    const kept = this.#keys.get(key);
-    const first = kept ? undefined : this.#first(key, policy, cost, now, beside);
-    if (first) return first;
     const nth = ++this.#asked;
+    const kept = this.#keys.get(key);
     if (kept) {
-      const { borrower } = kept;
-      if (borrower.isOfAnother(policy)) kept.beside = beside;
-      const wasSilent = borrower.isSilent;
-      const verdict = borrower.decide(policy, cost, this.#given, now, nth, until);
-      if (borrower.isSilent && !wasSilent) this.#due.push(key);
-      return verdict;
+      if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
+      return this.#noted(key, kept.borrower.decide(policy, cost, this.#given, now, nth, until));
     }
     if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
     const borrower = new Borrower(policy, now);
     this.#keys.set(key, { borrower, beside });
-    return { kind: "ask", asked: borrower.giveUp(cost, this.#lease, now, nth) };
+    return this.#noted(key, borrower.decide(policy, cost, now < this.#graceFrom ? this.#graceless : this.#given, now, nth));
+  }
+
+  /** Notes a key whose store is to be told. */
+  #noted<V extends Verdict | undefined>(key: string, verdict: V): V {
+    if (verdict === UNTOLD) this.#due.push(key);
+    return verdict;
   }
 
   /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
@@ -123,7 +108,7 @@ export class Borrowers<T> {
     for (let key = this.#due.pop(); key !== undefined; key = this.#due.pop()) {
       const kept = this.#keys.get(key);
       if (!kept?.borrower.isDue(this.#lease, now)) continue;
-      const lease = kept.borrower.owes ? this.#lease : { ...this.#lease, slice: 0 };
+      const lease = kept.borrower.grace.owed > 0 ? this.#lease : { ...this.#lease, slice: 0 };
       return { key, asked: kept.borrower.giveUp(0, lease, now, ++this.#asked), beside: kept.beside };
     }
     return undefined;
@@ -145,8 +130,8 @@ export class Borrowers<T> {
     let [probe, first]: [string | undefined, number] = [undefined, 0];
     for (const [key, { borrower }] of this.#keys) {
       if (!borrower.isDue(this.#lease, now)) continue;
-      const { askedAt, owes } = borrower;
-      if (this.#isUp || !owes) this.#due.push(key);
+      const { askedAt, grace } = borrower;
+      if (this.#isUp || grace.owed === 0) this.#due.push(key);
       else if (probe === undefined || askedAt < first || (askedAt === first && key < probe)) [probe, first] = [key, askedAt];
     }
     if (probe !== undefined) this.#due.push(probe);
@@ -172,7 +157,7 @@ export class Borrowers<T> {
     const [keys, isFull] = [this.#keys, this.#keys.size >= KEYS_MAX];
     if (keys.size >= this.#sweepAt && (!isFull || since(now, this.#sweptAt) >= this.#lease.lifetime)) {
       for (const [key, { borrower }] of keys) {
-        const until = borrower.suspectsUntil;
+        const { until } = borrower.grace;
         const suspects = this.#lease.grace > 0 && now < until;
         if (borrower.isOfUse(this.#lease, now) || (suspects && !isFull)) continue;
         if (suspects) this.#graceFrom = Math.max(until, this.#graceFrom);

@@ -1,6 +1,23 @@
-import { ALLOWED, EACH, QUOTAS, STATUS, UNKNOWN } from "../../decision_numbers.js";
+import { EACH, QUOTAS } from "../../decision_numbers.js";
 import { later } from "../arithmetic.js";
 import type { Decision } from "../decide.js";
+
+/**
+ * What a decision tells of all quotas: the fewest units that remain in one, whether each has at least half of its limit left, and how long
+ * until all are unused. A store tells all of it.
+ */
+export type Seen = readonly [left: number, isHalfLeft: boolean, unused: number];
+
+export function seenIn(decision: Decision): Seen {
+  let [left, isHalfLeft, unused]: [number, boolean, number] = [Infinity, true, 0];
+  for (let at = QUOTAS; at < decision.length; at += EACH) {
+    const remaining = decision[at + 1]!;
+    left = Math.min(left, remaining);
+    isHalfLeft &&= remaining >= decision[at]! - remaining;
+    unused = Math.max(unused, decision[at + 2]!);
+  }
+  return [left, isHalfLeft, unused];
+}
 
 /**
  * How a borrower has last seen a key. `GOOD`: not at all, or with at least half of each limit left. `NEAR`: with less left, and it gets no
@@ -36,25 +53,19 @@ export class Grace {
     return this.told;
   }
 
-  /** Takes the answer to a question that was asked at `from`, or notes that there is none. */
-  answered(decision: Decision | undefined, from: number): void {
-    const { told } = this;
+  /** The question has no answer. */
+  lost(): void {
+    this.isLost ||= this.told > 0;
     this.told = 0;
-    if (!decision) {
-      this.isLost ||= told > 0;
-      return;
-    }
-    this.owed -= told;
+  }
+
+  /** Takes the answer to a question that was asked at `from`. */
+  answered(isAllowed: boolean, [left, isHalfLeft, unused]: Seen, from: number): void {
+    const isOverdrawn = this.#sight(from) === OVERDRAWN || (this.told > 0 && !(isAllowed && left > 0));
+    this.owed -= this.told;
+    this.told = 0;
     this.isLost &&= this.owed > 0;
-    let [isLeft, isHalfLeft, unused] = [decision[STATUS] === ALLOWED, true, 0];
-    for (let at = QUOTAS; at < decision.length; at += EACH) {
-      const [limit, left, reset] = [decision[at]!, decision[at + 1]!, decision[at + 2]!];
-      isLeft &&= left !== UNKNOWN && left > 0;
-      isHalfLeft &&= left !== UNKNOWN && left >= limit - left;
-      if (reset !== UNKNOWN) unused = Math.max(unused, reset);
-    }
-    if (this.#sight(from) === OVERDRAWN || (told > 0 && !isLeft)) this.#seen = OVERDRAWN;
-    else this.#seen = isHalfLeft ? GOOD : NEAR;
+    this.#seen = isOverdrawn ? OVERDRAWN : isHalfLeft ? GOOD : NEAR;
     this.until = this.#seen === GOOD ? 0 : later(from, unused);
   }
 

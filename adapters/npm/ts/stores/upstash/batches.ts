@@ -30,8 +30,6 @@ export class Batches {
   readonly #post: Post;
   readonly #script: () => string;
   #waiting: Waiting[] = [];
-  /** By which all of them can be cancelled. */
-  #signal: AbortSignal | undefined;
   #inFlight = 0;
   #hasScript = false;
   #sha1: Promise<string> | undefined;
@@ -47,10 +45,8 @@ export class Batches {
     return REQUESTS_ARE_APART || signal !== undefined || (this.#inFlight === 0 && this.#waiting.length === 0);
   }
 
-  /** Sends a decision together with others that can be cancelled by the same signal, or cannot be. */
-  join(command: Command, signal?: AbortSignal): Promise<Reply | HttpAnswer> {
-    if (signal !== this.#signal) this.#flush();
-    this.#signal = signal;
+  /** Sends a decision together with others. */
+  join(command: Command): Promise<Reply | HttpAnswer> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.push({ command, resolve, reject }) === 1) soon(() => this.#flush());
     });
@@ -67,11 +63,11 @@ export class Batches {
   }
 
   #flush(): void {
-    const [waiting, signal] = [this.#waiting, this.#signal];
+    const waiting = this.#waiting;
     this.#waiting = [];
     for (let at = 0; at < waiting.length; at += DECISIONS_MAX) {
       const batch = waiting.slice(at, at + DECISIONS_MAX);
-      this.#together(batch, signal).then(
+      this.#together(batch).then(
         (said) => batch.forEach(({ resolve }, place) => resolve(said[place]!)),
         (thrown) => batch.forEach(({ reject }) => reject(thrown)),
       );
@@ -79,7 +75,7 @@ export class Batches {
   }
 
   /** Sends several decisions as one command, and returns what is said to each. */
-  async #together(batch: Waiting[], signal: AbortSignal | undefined): Promise<(Reply | HttpAnswer)[]> {
+  async #together(batch: Waiting[]): Promise<(Reply | HttpAnswer)[]> {
     const [keys, args]: [string[], string[]] = [[], []];
     for (const { command } of batch) {
       const count = Number(command[2]);
@@ -88,7 +84,7 @@ export class Batches {
     }
     const words = [String(keys.length), ...keys, ...args];
     // Without the script, each decision gets NOSCRIPT and is sent once more.
-    const said = await this.say(this.#hasScript ? ["EVALSHA", await this.#sha(), ...words] : ["EVAL", this.#script(), ...words], signal);
+    const said = await this.say(this.#hasScript ? ["EVALSHA", await this.#sha(), ...words] : ["EVAL", this.#script(), ...words]);
     const result = "result" in said ? said.result : undefined;
     this.#hasScript = Array.isArray(result) && result.length === batch.length;
     // An error, or no answer of the script: each decision gets it.

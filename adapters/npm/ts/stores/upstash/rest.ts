@@ -36,7 +36,7 @@ export class Rest extends Scripts {
       return this.#batches.say(this.alone(command, call), signal);
     }
     this.joins(call);
-    return this.#batches.join(command, signal);
+    return this.#batches.join(command);
   }
 
   protected override read(call: Call, answer: unknown): Promise<unknown> | undefined {
