@@ -405,7 +405,7 @@ describe("a grace", () => {
     const own = await redisServer();
     const connection = new Redis(own.url);
     try {
-      const { tidegate, told } = graced(stores.redis, 1, { client: connection, deadlineMs: 300, failMode: "open", policy: policyOf(windowOf(100), "silent") });
+      const { tidegate, told } = graced(stores.redis, 1, { client: connection, deadlineMs: 1_000, failMode: "open", policy: policyOf(windowOf(100), "silent") });
       await limited(tidegate, ["user:0"]);
       await told();
       own.halt();
@@ -413,8 +413,8 @@ describe("a grace", () => {
       await told();
       const [verdict] = await limited(tidegate, ["another"]);
       assert.deepEqual([verdict.error.kind, verdict.allowed], ["timeout", true]);
-      own.resume();
     } finally {
+      own.resume();
       connection.disconnect();
       await own.stop();
     }

@@ -160,6 +160,7 @@ export abstract class Asking<T> implements Store {
     const waited = call.noted === true ? Math.ceil(performance.now() - call.note) : undefined;
     if (waited === undefined) timed(call.question);
     const asked = this.#ask(call.question, false, waited) as Asked<T> | undefined;
+    if (this.#borrowers) this.#tellSoon(this.#borrowers, call.question.now);
     return asked && this.#guarded(call, () => this.begin(call, asked));
   }
 
