@@ -92,6 +92,8 @@ export class Borrower {
   #waits = false;
   /** When it has last asked, or its first request. */
   askedAt: number;
+  /** When its answer has come at the latest, or is given up. */
+  #answeredBy = 0;
   #askedCost = 0;
   #askedPolicy = "";
   /** Whether its denial is kept. */
@@ -195,7 +197,7 @@ export class Borrower {
     if (!answer) return this.grace.lost();
     const { decision, granted, deniesFor } = answer;
     const [from, last, wait, seen] = [this.askedAt, this.#loan, decision[WAIT]!, seenIn(decision)];
-    this.grace.answered(decision[STATUS] === ALLOWED, seen, from);
+    this.grace.answered(decision[STATUS] === ALLOWED, seen, from, this.#answeredBy);
     this.#back = undefined;
     [this.#left, this.#lent] = [seen[0], granted?.units ?? 0];
     this.#loan = granted && {
@@ -260,7 +262,7 @@ export class Borrower {
     return this.#asked(0, lease, now, nth);
   }
 
-  #asked(cost: number, { slice, lifetime }: Lease, now: number, nth: number): Asked {
+  #asked(cost: number, { slice, lifetime, deadline }: Lease, now: number, nth: number): Asked {
     const past = since(now, this.#since);
     const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
     const question = { wanted, within, owed: this.grace.tell(cost), lifetime, back: this.#back };
@@ -270,7 +272,7 @@ export class Borrower {
     const half = Math.floor(past / 2);
     if (half >= lifetime) [this.#spent, this.#since] = [Math.floor(this.#spent / 2), this.#since + half];
     [this.#nth, this.#waits, this.askedAt, this.#keepsDenial] = [nth, true, now, true];
-    [this.#askedCost, this.#askedPolicy] = [cost, this.#policy];
+    [this.#askedCost, this.#askedPolicy, this.#answeredBy] = [cost, this.#policy, later(now, deadline + JITTER)];
     return { nth, question };
   }
 

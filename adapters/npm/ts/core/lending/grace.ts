@@ -59,14 +59,14 @@ export class Grace {
     this.told = 0;
   }
 
-  /** Takes the answer to a question that was asked at `from`. */
-  answered(isAllowed: boolean, [left, isHalfLeft, unused]: Seen, from: number): void {
+  /** Takes the answer to a question that was asked at `from` and is answered at `to` at the latest. */
+  answered(isAllowed: boolean, [left, isHalfLeft, unused]: Seen, from: number, to: number): void {
     const isOverdrawn = this.#sight(from) === OVERDRAWN || (this.told > 0 && !(isAllowed && left > 0));
     this.owed -= this.told;
     this.told = 0;
     this.isLost &&= this.owed > 0;
     this.#seen = isOverdrawn ? OVERDRAWN : isHalfLeft ? GOOD : NEAR;
-    this.until = this.#seen === GOOD ? 0 : later(from, unused);
+    this.until = this.#seen === GOOD ? 0 : later(to, unused);
   }
 
   /** The key has another policy now, by which it has not been seen. */
