@@ -19,6 +19,7 @@ use tidegate_conformance::replay::{Replay, replay};
 use tidegate_conformance::run::{differences, identify};
 use tidegate_conformance::subject::{InProcess, Place, Subject};
 use tidegate_core::Accuracy;
+use tidegate_core::lending::Lease;
 use tidegate_guest_protocol::{Arrival, Call, Gated, Identified, Reply, Route, serve};
 
 use self::limiter::{Bench, Fault};
@@ -68,7 +69,8 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
                 let honest = Mistaken::new(Kind::Counts(Fault::None));
                 differs(fixture, &prepared.reference, &honest, true).await
                     || differs(fixture, &prepared.reference, &Mistaken::new(Kind::Says(|_| ())), false).await
-                    || exceeds(fixture, &prepared.reference, lending::Fault::None).await
+                    || exceeds(fixture, &prepared.reference, lending::Fault::None, lending::LEASE).await
+                    || exceeds(fixture, &prepared.reference, lending::Fault::None, lending::GRACE).await
             }
             Case::Gate(fixture) => !differences(fixture, &Mistaken::new(Kind::Counts(Fault::None))).await.is_empty(),
             Case::Request(fixture) => {
@@ -90,7 +92,9 @@ pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
         let subject = Mistaken::new(mutant.kind);
         let caught = match (&prepared.case, mutant.kind) {
             (Case::Decision(fixture), Kind::Counts(_)) => differs(fixture, &prepared.reference, &subject, true).await,
-            (Case::Decision(fixture), Kind::Lends(fault)) => exceeds(fixture, &prepared.reference, fault).await,
+            (Case::Decision(fixture), Kind::Lends(fault)) => {
+                exceeds(fixture, &prepared.reference, fault, fault.lease()).await
+            }
             (Case::Decision(fixture), Kind::Says(_)) => differs(fixture, &prepared.reference, &subject, false).await,
             (Case::Gate(fixture), Kind::Gates(_)) => !differences(fixture, &subject).await.is_empty(),
             (Case::Request(fixture), Kind::Identifies(_)) => identify(fixture, &subject).await.is_err(),
@@ -120,8 +124,8 @@ async fn differs(fixture: &Fixture, reference: &Replay, subject: &Mistaken, deci
 }
 
 /// Whether limiters that borrow leave their bounds.
-async fn exceeds(fixture: &Fixture, reference: &Replay, fault: lending::Fault) -> bool {
-    let Ok(borrowed) = lending::Borrowed::new(fault) else { return true };
+async fn exceeds(fixture: &Fixture, reference: &Replay, fault: lending::Fault, lease: Lease) -> bool {
+    let Ok(borrowed) = lending::Borrowed::new(fault, lease) else { return true };
     if !borrowed.takes(fixture) {
         return false;
     }

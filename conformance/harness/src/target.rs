@@ -57,6 +57,7 @@ pub const ALL: &[&dyn Target] = &[
     &redis::SINGLE,
     &redis::CLUSTER,
     &redis::LEASED,
+    &redis::GRACED,
     &redis::FALLBACK,
     &upstash_rest::REST,
     &upstash_rest::LEASED,

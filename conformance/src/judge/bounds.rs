@@ -1,6 +1,6 @@
 //! Floors and ceilings.
 
-use tidegate_core::{Accuracy, Drift, Floor, Load, Rule, UnixMillis};
+use tidegate_core::{Accuracy, Drift, Floor, Load, Millis, Rule, UnixMillis};
 
 use super::count::{self, Burst, Count, exact};
 use super::stretch::Stretch;
@@ -24,7 +24,8 @@ pub(super) struct Bounds {
 /// spent later than the reference would have admitted it, but never beyond the maximum. A second ceiling applies if the
 /// formula does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no
 /// more is admitted than the formula applied to the reference's count, or to the count of the location that would have
-/// admitted the most on its own, whichever is larger. An isolate that replaces an evicted one counts as one more location.
+/// admitted the most on its own, whichever is larger. An isolate that replaces an evicted one counts as one more location. What is
+/// admitted by grace is bounded for each interval only: each borrower of each window may add it, those that were killed included.
 ///
 /// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
 /// limiter with the limit that [`Accuracy::floor`] returns, where each borrower that has replaced a killed one counts as one more
@@ -128,7 +129,9 @@ impl Judged<'_> {
     fn without_races(&self, stretch: &Stretch, limit: u64) -> Option<u64> {
         let load = stretch.load_of_all(limit, stretch.least_quota(), self.isolates);
         let ceiling = self.accuracy.ceiling(load);
-        (ceiling == self.accuracy.ceiling(Load { in_flight: 1, ..load })).then_some(ceiling)
+        // A grace may be given again once what it was over is repaid.
+        (self.accuracy.drift().grace == 0 && ceiling == self.accuracy.ceiling(Load { in_flight: 1, ..load }))
+            .then_some(ceiling)
     }
 
     fn too_many(&self, stretch: &Stretch, ceiling: u64) -> String {
@@ -183,9 +186,19 @@ impl Judged<'_> {
             }
             (earlier, later) => {
                 let window = earlier.window().max(later.window());
-                burst.at.since(before.at) >= *within + window + window
+                burst.at.since(before.at) >= *within + window + window + self.repays(&later)
             }
         }
+    }
+
+    /// How long a bucket drains what all graces have charged beyond its capacity.
+    fn repays(&self, rule: &Rule) -> Millis {
+        let Rule::TokenBucket(_) = rule else { return Millis::ZERO };
+        let mut all = Stretch::default();
+        self.count.bursts.iter().rev().for_each(|burst| all.extend(burst));
+        let Load { locations, .. } = all.load_of_borrowers(0, self.isolates);
+        let owed = self.accuracy.drift().grace.saturating_mul(locations);
+        Millis::new(rule.window().get().saturating_mul(owed.div_ceil(rule.limit())))
     }
 
     /// What [`floors`](Self::floors) checks for bursts from an unused key on.

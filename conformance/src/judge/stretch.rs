@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_core::{Accuracy, Load, Policy, UnixMillis};
+use tidegate_core::{Accuracy, Drift, Load, Policy, Rule, UnixMillis};
 
 use super::count::Burst;
 
@@ -17,6 +17,11 @@ pub(super) struct Stretch<'a> {
     lives: BTreeSet<(u64, u64)>,
     /// The same, each with how often those that ask the store were killed before.
     borrowers: BTreeSet<(u64, u64)>,
+    /// For each quota, who may have given the key a grace: a borrower, in each window that it was asked in.
+    graces: Vec<BTreeSet<Grace>>,
+    /// The instant of the first burst, and how often the clock steps back after it.
+    begins: Option<UnixMillis>,
+    steps_back: usize,
     /// The size of the largest burst. No more requests are in flight, because each step waits for the previous one.
     pub(super) in_flight: u64,
     /// The number of requests for each cost.
@@ -31,16 +36,31 @@ pub(super) struct Stretch<'a> {
     given_back_before: u64,
 }
 
+/// A location, with the evictions and the kills before, and a window of a quota under one policy by a clock that does not step back. A
+/// bucket repays a grace, so that all its time is one window.
+type Grace = (u64, u64, u64, usize, usize, u64);
+
 impl<'a> Stretch<'a> {
     pub(super) fn extend(&mut self, burst: &Burst<'a>) {
         if self.policies.last() != Some(&burst.policy) {
             self.policies.push(burst.policy);
         }
         let (first, last) = self.interval.unwrap_or((burst.at, burst.at));
+        self.steps_back += usize::from(self.begins.is_some_and(|begins| burst.at > begins));
+        self.begins = Some(burst.at);
         self.interval = Some((first.min(burst.at), last.max(burst.at)));
         self.locations.insert(burst.location);
         self.lives.insert((burst.location, burst.evictions));
         self.borrowers.insert((burst.location, burst.kills));
+        self.graces.resize_with(burst.policy.quotas().len().max(self.graces.len()), BTreeSet::new);
+        for (graces, quota) in self.graces.iter_mut().zip(burst.policy.quotas()) {
+            let window = match quota.rule() {
+                Rule::TokenBucket(_) => 0,
+                rule => burst.at.get() / rule.window().get().max(1),
+            };
+            let Burst { location, evictions, kills, .. } = *burst;
+            graces.insert((location, evictions, kills, self.policies.len(), self.steps_back, window));
+        }
         self.in_flight = self.in_flight.max(burst.offered);
         *self.offered.entry(burst.cost).or_default() += burst.chargeable;
         *self.offered.entry(0).or_default() += burst.offered - burst.chargeable;
@@ -78,7 +98,10 @@ impl<'a> Stretch<'a> {
         let least = |place: usize| self.policies.iter().map(|policy| policy.quotas()[place].rule().limit()).min();
         let ceilings = quotas.map(|place| {
             let load = self.load_of_all(self.maximum(place), least(place).unwrap_or(0), isolates);
-            accuracy.ceiling(load)
+            // Of the locations, each window has its own.
+            let Drift { grace, .. } = accuracy.drift();
+            let without = accuracy.ceiling(load).saturating_sub(grace.saturating_mul(load.locations));
+            without.saturating_add(grace.saturating_mul(self.graces[place].len() as u64 * isolates))
         });
         ceilings.min().unwrap_or(0).saturating_add(self.given_back)
     }

@@ -127,7 +127,8 @@ pub struct Drift {
     /// see `Fallback`.
     pub fallback_percent: u8,
     /// The units that each location admits of a key before it has heard of it from the store, beyond the ceiling if the key is at its
-    /// limit; see [`Lease::grace`](crate::lending::Lease::grace). Locations that ended meanwhile count, too.
+    /// limit; see [`Lease::grace`](crate::lending::Lease::grace). Locations that ended meanwhile count, too. Buckets repay it; in an
+    /// interval over several windows, each window has its own.
     pub grace: u64,
     /// How long a refund, a settlement or a reset by another may go unseen, so that a denial which it would have ended is repeated.
     /// `None` if it is seen at once.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,7 @@ use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter, lendi
 use tidegate_core::{
     Capabilities, Check, Dimensions, Error, Key, Keys, Millis, Operation, Policy, PolicyState, UnixMillis,
 };
-use tidegate_guest_protocol::{Reply, Route, serve};
+use tidegate_guest_protocol::{Call, Reply, Route, serve};
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub(super) enum Fault {
     DrainsBelowLoans,
     DenialKept,
     LostWithItsRequest,
+    GraceNeverTold,
+    GraceBeyondItsBound,
+    GraceToDenied,
+    GraceToldTwice,
 }
 
 pub(super) const ALL: &[(&str, &str, Fault)] = &[
@@ -50,6 +55,10 @@ pub(super) const ALL: &[(&str, &str, Fault)] = &[
         "a request that its client aborts loses the loan that it has asked for",
         Fault::LostWithItsRequest,
     ),
+    ("grace-never-told", "what a borrower admits by grace is never told to the store", Fault::GraceNeverTold),
+    ("grace-beyond-its-bound", "a borrower admits more by grace than it may", Fault::GraceBeyondItsBound),
+    ("grace-to-a-denied-key", "a borrower gives a grace to a key whose last answer was a denial", Fault::GraceToDenied),
+    ("grace-charged-twice", "what a borrower has admitted by grace is charged twice", Fault::GraceToldTwice),
 ];
 
 /// How many borrowers there are.
@@ -58,27 +67,54 @@ pub(super) const BORROWERS: u64 = 3;
 /// Their limiters, over one store.
 pub(super) struct Borrowed {
     store: Store,
-    limiters: RefCell<Vec<Arc<LendingLimiter<'static, AtomicLimiter<Store>>>>>,
+    limiters: RefCell<Vec<Arc<Borrower>>>,
 }
 
+type Borrower = LendingLimiter<'static, AtomicLimiter<Store>>;
+
 /// A fixture knows only what holds for a lifetime.
-const TERMS: Lease = Lease::new(4, Millis::from_secs(60));
+pub(super) const LEASE: Lease = Lease::new(4, Millis::from_secs(60));
+
+/// The floor is near the limit, so that little may be charged twice.
+pub(super) const GRACE: Lease = Lease { in_background: true, grace: 3, ..Lease::new(1, Millis::from_secs(60)) };
+
+impl Fault {
+    /// What borrowers with this fault declare.
+    pub(super) const fn lease(self) -> Lease {
+        match self {
+            Self::GraceNeverTold | Self::GraceBeyondItsBound | Self::GraceToDenied | Self::GraceToldTwice => GRACE,
+            _ => LEASE,
+        }
+    }
+}
 
 impl Borrowed {
-    pub(super) fn new(fault: Fault) -> Result<Self, Error> {
-        let store = Store { fault, rows: Arc::default(), halted: Arc::default() };
+    pub(super) fn new(fault: Fault, lease: Lease) -> Result<Self, Error> {
+        let store = Store { fault, lease, rows: Arc::default(), halted: Arc::default() };
         let limiters = RefCell::new(store.borrowers()?);
         Ok(Self { store, limiters })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        lending_capabilities(self.store.capabilities(), &TERMS)
+        lending_capabilities(self.store.capabilities(), &self.store.lease)
     }
 
     pub(super) async fn answer(&self, nth: u64, route: Route, body: &[u8]) -> Reply {
         let place = usize::try_from(nth % BORROWERS).unwrap_or_default();
         let limiter = Arc::clone(&self.limiters.borrow()[place]);
-        serve(&limiter, route, body).await
+        let reply = serve(&limiter, route, body).await;
+        if let Ok(call) = Call::from_body(body) {
+            // The others of a burst are decided before it is told, and it is told before the next step.
+            tokio::task::yield_now().await;
+            limiter.after(|| UnixMillis::new(call.now_ms), ready(())).await;
+        }
+        if self.store.fault == Fault::GraceToDenied
+            && reply.status == 429
+            && let Ok(new) = self.store.borrower()
+        {
+            self.limiters.borrow_mut()[place] = new;
+        }
+        reply
     }
 
     /// Has the store not answer, or answer again.
@@ -124,18 +160,22 @@ struct Row {
 #[derive(Clone)]
 struct Store {
     fault: Fault,
+    lease: Lease,
     rows: Arc<Mutex<Rows>>,
     /// Whether it does what is asked without an answer.
     halted: Arc<AtomicBool>,
 }
 
 impl Store {
-    fn borrowers(&self) -> Result<Vec<Arc<LendingLimiter<'static, AtomicLimiter<Self>>>>, Error> {
-        let new = |_| {
-            let limiter = LendingLimiter::new(AtomicLimiter::new(self.clone()), TERMS)?;
-            Ok(Arc::new(if self.fault == Fault::LostWithItsRequest { limiter.apart() } else { limiter }))
-        };
-        (0..BORROWERS).map(new).collect()
+    fn borrowers(&self) -> Result<Vec<Arc<Borrower>>, Error> {
+        (0..BORROWERS).map(|_| self.borrower()).collect()
+    }
+
+    fn borrower(&self) -> Result<Arc<Borrower>, Error> {
+        let more = if self.fault == Fault::GraceBeyondItsBound { 2 } else { 1 };
+        let lease = Lease { grace: more * self.lease.grace, ..self.lease };
+        let limiter = LendingLimiter::new(AtomicLimiter::new(self.clone()), lease)?;
+        Ok(Arc::new(if self.fault == Fault::LostWithItsRequest { limiter.apart() } else { limiter }))
     }
 
     /// Waits while the store is halted.
@@ -204,7 +244,11 @@ impl Store {
                     policy.refund(state, now, now, back.unspent);
                 }
             }
-            let mut answer = lender.decide(policy, state, now, cost, question);
+            if self.fault == Fault::GraceToldTwice {
+                let _ = lender.decide(policy, state, now, 0, &Question { wanted: 0, back: None, ..*question });
+            }
+            let owed = if self.fault == Fault::GraceNeverTold { 0 } else { question.owed };
+            let mut answer = lender.decide(policy, state, now, cost, &Question { owed, ..*question });
             untold.extend(answer.granted.map(|granted| (granted.number, granted.units)));
             match (self.fault, &mut answer) {
                 (Fault::OutlivesItsWindow, Answer { granted: Some(Loan { lasts, .. }), .. }) => {

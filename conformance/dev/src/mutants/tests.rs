@@ -117,7 +117,7 @@ async fn random_traffic_finds_what_is_broken_and_nothing_else() {
 #[tokio::test]
 async fn random_traffic_with_kills_and_aborts_finds_loans_that_are_lost() {
     let found = async |fault| {
-        let borrowed = Borrowed::new(fault).expect("terms that can be");
+        let borrowed = Borrowed::new(fault, fault.lease()).expect("terms that can be");
         first_violation_of(borrowed.capabilities(), true, &borrowed).await
     };
     assert_eq!(found(lending::Fault::None).await, None);

@@ -1,11 +1,12 @@
 //! Opens the store that the command line selects.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
-use tidegate_core::{ErasedLimiter, Error, ErrorKind, Fallback, Millis};
+use tidegate_core::{Capabilities, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis, Operation, Reply};
 use tidegate_guest_native::memory;
 use tidegate_redis::{Clock, Config, Redis, Rest, RestConfig};
 
@@ -51,6 +52,9 @@ pub(crate) struct Store {
     /// Borrow up to this number of units of a key from the store, and decide without a call as long as a loan holds.
     #[arg(long, value_name = "UNITS")]
     lend: Option<u64>,
+    /// Admit this number of units of a key before the store has heard of it.
+    #[arg(long, value_name = "UNITS", default_value_t = 0, requires = "lend")]
+    grace: u64,
 }
 
 impl Store {
@@ -96,8 +100,28 @@ impl Store {
     fn limiter(&self, store: impl Atomic + 'static) -> Result<Arc<dyn ErasedLimiter>, Error> {
         let limiter = AtomicLimiter::new(store);
         Ok(match self.lend {
-            Some(slice) => Arc::new(LendingLimiter::new(limiter, Lease::new(slice, LIFETIME))?),
+            Some(slice) if self.grace == 0 => Arc::new(LendingLimiter::new(limiter, Lease::new(slice, LIFETIME))?),
+            Some(slice) => {
+                let lease = Lease { in_background: true, grace: self.grace, ..Lease::new(slice, LIFETIME) };
+                Arc::new(Telling(LendingLimiter::new(limiter, lease)?))
+            }
             None => Arc::new(limiter),
         })
+    }
+}
+
+/// Tells the store what was admitted by grace when the request ends: virtual time stands still, so no pause would end.
+#[derive(Debug)]
+struct Telling<L>(LendingLimiter<'static, L>);
+
+impl<L: Limiter + 'static> Limiter for Telling<L> {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        let reply = self.0.apply(operation).await;
+        self.0.after(|| operation.now(), ready(())).await;
+        reply
     }
 }

@@ -1,16 +1,16 @@
-//! `redis`, `redis-cluster` and `redis-leased`: real servers on loopback, three guests on one store.
+//! `redis`, `redis-cluster`, `redis-leased` and `redis-leased-grace`: real servers on loopback, three guests on one store.
 
 pub(super) mod server;
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_conformance::declared::{Declared, Declares};
-use tidegate_conformance::fixture::Disturb;
+use tidegate_conformance::fixture::{Disturb, Fixture};
 use tidegate_conformance::operation::{Operation, Operations};
-use tidegate_conformance::report::Emulator;
+use tidegate_conformance::report::{Cause, Emulator};
 use tidegate_core::lending::Lease;
 use tidegate_core::store::lending_capabilities;
-use tidegate_core::{Capabilities, Dimensions, Millis};
+use tidegate_core::{Capabilities, Dimensions, Millis, UnixMillis};
 
 use self::server::{Counts, Servers};
 use super::process::{self, Again};
@@ -26,7 +26,7 @@ pub(super) const GUEST: &str = "tidegate-guest-redis";
 
 /// One server.
 pub(super) const SINGLE: Redis =
-    Redis { name: "redis", about: "one redis-server, three guests", nodes: 1, fallback_percent: 0, lends: false };
+    Redis { name: "redis", about: "one redis-server, three guests", nodes: 1, fallback_percent: 0, lends: None };
 
 /// Three servers that share the slots.
 pub(super) const CLUSTER: Redis =
@@ -36,21 +36,24 @@ pub(super) const CLUSTER: Redis =
 pub(super) const LEASED: Redis = Redis {
     name: "redis-leased",
     about: "one redis-server, with loans of ten for each of three guests",
-    lends: true,
+    lends: Some(LEASE),
     ..SINGLE
 };
 
-/// The most units that a guest borrows of a key, for two seconds of virtual time.
-const SLICE: u64 = 10;
+/// The same with a grace.
+pub(super) const GRACED: Redis = Redis {
+    name: "redis-leased-grace",
+    about: "the same, and each guest admits one unit of a key before the store has heard of it",
+    lends: Some(Lease { in_background: true, grace: 1, ..LEASE }),
+    ..SINGLE
+};
 
-/// The capabilities of such a guest over an exact store.
-pub(super) const fn leased(exact: Capabilities) -> Capabilities {
-    lending_capabilities(exact, &Lease::new(SLICE, Millis::from_secs(2)))
-}
+/// What a guest borrows of a key, for two seconds of virtual time.
+pub(super) const LEASE: Lease = Lease::new(10, Millis::from_secs(2));
 
-/// The option of such a guest.
-pub(super) fn lend() -> [String; 2] {
-    ["--lend".to_string(), SLICE.to_string()]
+/// The options of a guest with this lease.
+pub(super) fn lend(lease: &Lease) -> [String; 4] {
+    ["--lend".to_string(), lease.slice.to_string(), "--grace".to_string(), lease.grace.to_string()]
 }
 
 /// One server, whose guests decide themselves while it does not answer.
@@ -68,17 +71,17 @@ pub(super) struct Redis {
     nodes: usize,
     /// What each guest admits of a limit while the store does not answer. 0 without a fallback.
     fallback_percent: u8,
-    lends: bool,
+    lends: Option<Lease>,
 }
 
 impl Declares for Redis {
     fn declared(&self) -> Declared {
         let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
         let exact = Capabilities::EXACT.dimensions(dimensions);
-        let capabilities = match self.fallback_percent {
-            0 if self.lends => leased(exact),
-            0 => exact,
-            percent => exact.accuracy(exact.accuracy.with_fallback(percent)),
+        let capabilities = match (&self.lends, self.fallback_percent) {
+            (Some(lease), _) => lending_capabilities(exact, lease),
+            (None, 0) => exact,
+            (None, percent) => exact.accuracy(exact.accuracy.with_fallback(percent)),
         };
         Declared::new(capabilities)
     }
@@ -86,7 +89,19 @@ impl Declares for Redis {
     fn can(&self, disturb: Disturb) -> bool {
         disturb == Disturb::Kill || server::can(disturb)
     }
+
+    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
+        let is_at_the_end = UnixMillis::new(fixture.start_ms) + YEAR == UnixMillis::MAX;
+        if self.lends.is_some_and(|lease| lease.grace > 0) && is_at_the_end {
+            return Some((Cause::Emulator, END_OF_TIME));
+        }
+        self.declared().unverified(fixture)
+    }
 }
+
+/// A borrower's clock stays there, because it does not go back, and the guests have other fixtures to go on with.
+const END_OF_TIME: &str = "it would take the borrowers' clocks to the end of time, where they stay";
+const YEAR: Millis = Millis::from_secs(365 * 86_400);
 
 impl Target for Redis {
     fn facts(&self) -> Facts<'_> {
@@ -107,9 +122,7 @@ impl Target for Redis {
             if self.fallback_percent > 0 {
                 args.extend(["--fallback".to_string(), self.fallback_percent.to_string()]);
             }
-            if self.lends {
-                args.extend(lend());
-            }
+            args.extend(self.lends.iter().flat_map(lend));
             args.extend(servers.urls().flat_map(|url| ["--url".to_string(), url]));
             let (guests, addresses) = process::guests(GUESTS, &program, &args).await?;
             let again = Again::new(&program, &args, &addresses);

@@ -7,11 +7,12 @@ use tidegate_conformance::fixture::Disturb;
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::Emulator;
 use tidegate_core::Capabilities;
+use tidegate_core::store::lending_capabilities;
 use tokio::sync::Mutex;
 
 use super::process::{self, Again, Process};
 use super::redis::server::{self, Counts, Servers};
-use super::redis::{GUEST, GUESTS, leased, lend};
+use super::redis::{GUEST, GUESTS, LEASE, lend};
 use super::{Facts, Running, Store, Target, build};
 use crate::http::{Http, Version};
 use crate::target::Group;
@@ -44,7 +45,8 @@ pub(super) struct UpstashRest {
 
 impl Declares for UpstashRest {
     fn declared(&self) -> Declared {
-        Declared::new(if self.lends { leased(Capabilities::EXACT) } else { Capabilities::EXACT })
+        let exact = Capabilities::EXACT;
+        Declared::new(if self.lends { lending_capabilities(exact, &LEASE) } else { exact })
     }
 
     fn can(&self, disturb: Disturb) -> bool {
@@ -67,7 +69,7 @@ impl Target for UpstashRest {
             let (store, url) = Fronted::start().await?;
             let mut args = ["--store", REST.name, "--url", &url, "--token", TOKEN].map(str::to_string).to_vec();
             if self.lends {
-                args.extend(lend());
+                args.extend(lend(&LEASE));
             }
             let (guests, addresses) = process::guests(GUESTS, &guest, &args).await?;
             let again = Again::new(&guest, &args, &addresses);

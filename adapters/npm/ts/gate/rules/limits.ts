@@ -68,16 +68,13 @@ function inFile(message: string): string {
 /** The lease of a limit: `true`, `false`, or a table of the bounds. */
 function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
   const { isOn } = item;
-  if (isOn === undefined) item.only(["slice", "lifetime_ms", "grace"]);
+  if (isOn === undefined) item.only(["slice", "lifetime_ms"]);
   const slice = item.numberIn("slice", 1, MAX_UNITS) ?? 50;
   const lifetimeMs = item.numberIn("lifetime_ms", 1, LIFETIME_MAX) ?? LIFETIME_MAX;
-  const grace = item.numberIn("grace", 0, slice) ?? 0;
   if (isOn === false) return undefined;
   const refused = policies.find((policy) => policy && !canLend(policy));
   if (refused) throw item.invalid(`${unlendable(refused)}, or delete lease`);
-  const least = Math.min(...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
-  if (grace > least) throw item.invalid(`a grace of ${grace} is more than the limit of ${least}; write at most ${least}`);
-  return { slice, lifetimeMs, grace };
+  return { slice, lifetimeMs };
 }
 
 /** What of a policy cannot be lent, and what to write instead. */
