@@ -24,13 +24,14 @@ pub(crate) enum Begun {
 }
 
 impl Borrowing {
-    /// The largest loan, or 0 for none, its life, and when a question is given up.
+    /// The largest loan, or 0 for none, its life, when a question is given up, and the grace.
     pub(crate) fn open(options: &mut Options) -> Result<Option<Self>, Error> {
-        let (slice, lifetime, deadline) = (options.number(), options.millis(), options.millis());
+        let (slice, lifetime, deadline, grace) =
+            (options.number(), options.millis(), options.millis(), options.number());
         if slice == 0 {
             return Ok(None);
         }
-        let lease = Lease { deadline, in_background: true, ..Lease::new(slice, lifetime) };
+        let lease = Lease { deadline, in_background: true, grace, ..Lease::new(slice, lifetime) };
         lease.verify().map_err(|error| misplaced("leases.", &error))?;
         Ok(Some(Self(RefCell::new(Borrowers::new(lease)))))
     }
@@ -64,7 +65,7 @@ impl Borrowing {
         }
     }
 
-    /// What an idle key is to return, and the key.
+    /// What a key has to tell, and the key.
     pub(crate) fn due(&self, now: UnixMillis) -> Option<(Key, NumberedQuestion)> {
         self.0.borrow_mut().due(now).map(|(_, asked, key)| (key.clone(), asked))
     }

@@ -55,14 +55,18 @@ impl Limit {
     pub fn capabilities(&self) -> i32 {
         let can = self.store.capabilities();
         let algorithms = can.algorithms.join(r#"",""#);
+        let drift = can.accuracy.drift();
+        let beyond = if drift.grace > 0 { format!(" + {} x locations", drift.grace) } else { String::new() };
         leave_text(&format!(
             concat!(
-                r#"{{"class":"{}","ceiling":"{}","held":{},"accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
+                r#"{{"class":"{}","ceiling":"{}{}","held":{},"grace":{},"accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
                 r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
-            can.accuracy.drift().ceiling,
-            can.accuracy.drift().floor.held,
+            drift.ceiling,
+            beyond,
+            drift.floor.held,
+            drift.grace,
             can.accuracy,
             algorithms,
             can.max_quotas,

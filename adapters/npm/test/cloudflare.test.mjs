@@ -89,6 +89,40 @@ for (const leases of [false, true]) {
   });
 }
 
+test("Durable Objects, leased: borrowers with a grace admit at most so much beyond the limit, and tell it after the responses", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+${exported}
+const limiter = (leases) => new Tidegate({ namespace: env.TIDEGATE, failMode: "closed", leases, policy: { name: "api", quotas: ["60 burst, 1 / d"] } });
+const [plain, borrowers] = [limiter(false), Array.from({ length: 3 }, () => limiter({ grace: 2 }))];
+export default {
+  async fetch(request) {
+    const { pathname, searchParams } = new URL(request.url);
+    const key = searchParams.get("key");
+    if (pathname === "/fill") return new Response((await plain.limit(key, { cost: 60 })).outcome);
+    if (pathname === "/left") return new Response((await plain.peek(request, { key })).quotas[0].remaining);
+    const { outcome, origin } = await borrowers[searchParams.get("by")].limit(key);
+    return new Response(outcome + " " + origin);
+  },
+};`,
+    OBJECT,
+  );
+  assert.equal((await ask("/fill?key=full")).body, "allowed");
+  const asked = (key, times) => Promise.all(Array.from({ length: 3 * times }, (_, nth) => ask(`/?key=${key}&by=${nth % 3}`)));
+  const full = (await asked("full", 4)).map(({ body }) => body);
+  // At least one of each, which it has admitted before it could hear.
+  const admitted = full.filter((body) => body === "allowed lease").length;
+  assert.ok(admitted >= 3 && admitted <= 6 && full.every((body) => body === "allowed lease" || body.startsWith("denied")), full.join());
+  assert.deepEqual(counted((await asked("full", 4)).map(({ body }) => body.split(" ")[0])), { denied: 12 });
+  assert.deepEqual(counted((await asked("fresh", 1)).map(({ body }) => body)), { "allowed lease": 3 });
+  const left = async () => Number((await ask("/left?key=fresh")).body);
+  for (let tries = 0; (await left()) > 57 && tries < 200; tries++) await new Promise((resolve) => setTimeout(resolve, 20));
+  // A borrower may hold a loan by now.
+  assert.ok((await left()) <= 57, `${await left()}`);
+});
+
 test("Durable Objects: estimates, refunds, slots and resets, and a limiter that is made in the Worker's global scope", async () => {
   const { ask } = await worker(
     `

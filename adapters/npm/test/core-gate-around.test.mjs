@@ -34,7 +34,7 @@ const LIMITS = {
   "several-next": { quotas: [quota("fixed_window", [20, 10_000], "tenant")] },
   grouped: { quotas: [quota("fixed_window", [20, 10_000]), quota("fixed_window", [30, 10_000], "tenant"), quota("penalty", [60_000, 1_000, 2], "tenant")], group_by: "tenant" },
   "grouped-next": { quotas: [quota("fixed_window", [10, 10_000]), quota("block", [60_000, 0], "tenant")], group_by: "tenant" },
-  lent: { quotas: [quota("fixed_window", [200, 60_000])], lease: { slice: 5, lifetime_ms: 2_000 } },
+  lent: { quotas: [quota("fixed_window", [200, 60_000])], lease: { slice: 5, lifetime_ms: 2_000, grace: 2 } },
   "lent-next": { quotas: [quota("fixed_window", [100, 60_000])] },
   flood: { quotas: [quota("sliding_window", [50, 1_000])] },
   slow: { quotas: [quota("fixed_window", [90, 60_000])] },
@@ -69,7 +69,7 @@ function policyOf(limit, name = limit) {
 function written({ parts }, lease) {
   const scopes = parts.scopes.split(",");
   const quotas = parts.quotas.map(({ algorithm, amount, span, refill, name, by }, nth) => [algorithm, amount, span, refill, name, by ?? "", scopes[nth]]);
-  return [parts.name, parts.chargeDenied, parts.groupAt, parts.placeByKey, quotas, lease ? [lease.slice, lease.lifetimeMs] : null];
+  return [parts.name, parts.chargeDenied, parts.groupAt, parts.placeByKey, quotas, lease ? [lease.slice, lease.lifetimeMs, lease.grace] : null];
 }
 
 /** What a store supports, as the reference takes it. */
@@ -210,7 +210,7 @@ function numbers({ outcome, decision: [binding, wait, delay, at, origin, replay,
 
 function leaseOf(limit) {
   const { lease } = LIMITS[limit];
-  return lease && { slice: lease.slice, lifetimeMs: lease.lifetime_ms };
+  return lease && { slice: lease.slice, lifetimeMs: lease.lifetime_ms, grace: lease.grace };
 }
 
 /** The compiled rules of a store. */

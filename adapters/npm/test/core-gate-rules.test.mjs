@@ -77,7 +77,7 @@ const EVERYTHING = {
     slots: { quotas: [{ algorithm: "concurrency", limit: 4, lifetime_ms: 30000, returns_cost: true }, { algorithm: "fixed_window", limit: 5, window_ms: 1000 }] },
     login: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: "ip" }, { algorithm: "block", cap_ms: 1000, by: "ip" }] },
     org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org" }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
-    lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500 } },
+    lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500, grace: 2 } },
   },
   rules: [
     { name: "login", path: "/Login", methods: ["POST"], limits: ["login"], on_failure: "open", invalid_token: "refuse" },
@@ -113,8 +113,10 @@ const MISTAKES = [
   limited({ a: [[WINDOW], { lease: true, charge_denied: true }] }),
   limited({ a: [[WINDOW], { lease: true, tiers: { pro: { quotas: [LOG] } } }] }),
   limited({ a: [[WINDOW], { lease: false, charge_denied: true }] }),
-  ...[true, false, {}, { slice: 0 }, { slice: 1, lifetime_ms: 60_001 }, { slices: 1 }, 7].map((lease) => limited({ a: [[BUCKET], { lease }] })),
+  ...[true, false, {}, { slice: 0 }, { slice: 1, lifetime_ms: 60_001 }, { slices: 1 }, { grace: 1 }, { grace: 51 }, { slice: 5, grace: 6 }, { grace: -1 }, { grace: 0 }, { grase: 1 }, 7].map((lease) => limited({ a: [[BUCKET], { lease }] })),
   limited({ a: [[WINDOW], { lease: true }] }, [{ limits: ["a"], estimate: 5 }]),
+  ...[4, 5, 6, 50].map((grace) => limited({ a: [[WINDOW, BUCKET], { lease: { grace } }] })),
+  ...[4, 5].map((grace) => limited({ a: [[BUCKET], { lease: { grace }, tiers: { pro: { quotas: [{ ...WINDOW, limit: 4 }] }, all: { unlimited: true } } }] })),
   limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }),
   limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }, [{ limits: ["b"] }], { stores: { default: { near: { store: "memory", limit: "a" } } } }),
   limited({ a: [[WINDOW], { lease: true }], b: [[WINDOW]] }, [{ limits: ["b"] }], { stores: { default: { shadow: { b: "a" } } } }),
@@ -298,7 +300,7 @@ function loaded(gate) {
 /** The same of the rules. */
 function policies({ rules }) {
   return rules.flatMap(({ store, lease, policies }) => {
-    const terms = lease ? [lease.slice, lease.lifetimeMs] : null;
+    const terms = lease ? [lease.slice, lease.lifetimeMs, lease.grace] : null;
     return policies.filter(Boolean).map((policy) => [Math.max(STORES.indexOf(store), 0), [...written(policy), terms]]);
   });
 }

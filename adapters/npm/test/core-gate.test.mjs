@@ -234,7 +234,7 @@ function anyRules(chance, hashes) {
       quotas: quotas(),
       ...(chance.below(5) === 0 && { charge_denied: true }),
       ...(chance.below(9) === 0 && { group_by: chance.pick("tenant", "ip", "sender") }),
-      ...(chance.below(9) === 0 && { lease: chance.pick(true, false, { slice: 5 }, { lifetime_ms: 500 }) }),
+      ...(chance.below(9) === 0 && { lease: chance.pick(true, false, { slice: 5 }, { lifetime_ms: 500 }, { grace: 2 }) }),
       ...(chance.below(2) && { tiers: Object.fromEntries(["pro", "free"].filter(() => chance.below(2)).map((tier) => [tier, chance.below(3) ? { quotas: quotas() } : { unlimited: true }])) }),
     };
   }

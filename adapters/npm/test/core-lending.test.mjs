@@ -422,7 +422,7 @@ class Isolate {
     this.borrowers = new Borrowers(terms);
     const { quotas } = ready;
     const options = ["direct", 64, 0, 0, ready.name, Number(ready.chargeDenied), ready.groupBy, undefined, undefined, 0, quotas.length];
-    const own = [0, Number(isTimeless), 0, terms.slice, terms.lifetime, terms.deadline];
+    const own = [0, Number(isTimeless), 0, terms.slice, terms.lifetime, terms.deadline, terms.grace];
     const given = quotas.flatMap(({ name, by, algorithm, place, amount, span, refill }) => [name, by, algorithm, place, amount, span, refill]);
     for (const text of [...options, ...given, ...own]) bridge.push(text);
     this.limit = bridge.glue.Limit.make();
@@ -590,7 +590,8 @@ class World {
     this.#made = policyOf(random, 2 ** 42, true, this.#isCalm ? ["common", "common", "2^31", "2^51"] : undefined);
     const slice = random.pick(1, random.size(50), random.size(1_000_000), random.size(1_000_000));
     const lifetime = random.pick(1_000, 60_000, random.from(1_000, 60_000));
-    this.#terms = { slice, lifetime, deadline: random.pick(200, 2_000, random.from(1, 5_000), random.from(1, 30_000)) };
+    const grace = random.pick(0, 1, random.size(5), random.size(slice), random.size(1_000_000));
+    this.#terms = { slice, lifetime, deadline: random.pick(200, 2_000, random.from(1, 5_000), random.from(1, 30_000)), grace };
     this.#tells = random.chance(0.5);
     this.#server = new Server(this.#made.policy);
     this.#isolates = Array.from({ length: random.from(1, 3) }, () => this.#isolate());
@@ -699,7 +700,8 @@ class World {
       this.#at(random.chance(0.9) ? back : 10 * back, () => {
         if (isolate.isDead) return;
         isolate.read(call, text, answer);
-        if (random.chance(ends)) isolate.ended(call);
+        // As if it had no answer: then no key gets a grace until the next one.
+        if (random.chance(0.1 * ends)) isolate.ended(call);
       });
     };
     if (!random.chance(loses)) this.#at(out, arrives(true));
@@ -768,7 +770,7 @@ describe("the borrowers", async () => {
       const random = new Random(SEED * 1_000 + nth);
       // Of short windows, nothing is left to return.
       const made = nth % 2 === 0 ? fixedOf(1_000_000, random.from(500, 3_000)) : policyOf(random, 2 ** 20, true, ["common", "2^31"]);
-      const terms = { slice: random.size(100), lifetime: random.from(1_000, 5_000), deadline: random.from(500, 8_000) };
+      const terms = { slice: random.size(100), lifetime: random.from(1_000, 5_000), deadline: random.from(500, 8_000), grace: random.pick(0, 1, 3) };
       const [isolate, server] = [new Isolate(bridge, made, terms, false), new Server(made.policy)];
       let [now, keys] = [START + random.size(YEAR), 0];
       const send = (call) => {
@@ -799,16 +801,28 @@ describe("the borrowers", async () => {
   });
 
   test("know as many keys as the core's, and look for room as often", () => {
-    const isolate = new Isolate(bridge, policyOf(new Random(3), 2 ** 20), { slice: 50, lifetime: 5_000, deadline: 1_000 }, false);
+    const isolate = new Isolate(bridge, policyOf(new Random(3), 2 ** 20), { slice: 50, lifetime: 5_000, deadline: 1_000, grace: 0 }, false);
     let plain = 0;
     // There are always more of the last lifetime than there is room for.
     for (let nth = 0; nth < 40_000; nth++) plain += Number(!isolate.ask(`sub:${nth}`, 1, START + Math.floor(nth / 4)).asked);
     assert.ok(plain > 1_000, `${plain}`);
   });
 
+  test("give new keys no grace while they may have forgotten one that should have none", () => {
+    const made = fixedOf(1, 86_400_000);
+    const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 5_000, deadline: 1_000, grace: 1 }, false), new Server(made.policy)];
+    const read = (call, { text, answer } = server.answer(call, false)) => isolate.read(call, text, answer);
+    const isAsked = (nth, now) => isolate.ask(`sub:${nth}`, 1, now)?.asked !== undefined;
+    for (let nth = 0; nth < 16_384; nth++) assert.equal(isAsked(nth, START), false);
+    isolate.due(START).forEach((call) => read(call));
+    // Each is at its limit. Some are forgotten now, and so none that is new gets a grace.
+    for (let nth = 16_384; nth < 16_400; nth++) assert.equal(isAsked(nth, START + 6_000), true);
+    assert.equal(isAsked(16_400, START - (START % 86_400_000) + 86_410_000), false);
+  });
+
   test("forget half of what was spent after two lifetimes", () => {
     for (const last of [1_999, 2_000, 2_001, 2_002]) {
-      const isolate = new Isolate(bridge, fixedOf(1_000), { slice: 50, lifetime: 1_000, deadline: 1 }, false);
+      const isolate = new Isolate(bridge, fixedOf(1_000), { slice: 50, lifetime: 1_000, deadline: 1, grace: 0 }, false);
       const asked = [0, 600, 1_200, 1_800, last, last + 400, last + 401].map((at) => isolate.ask("sub:a", 1, START + at).asked.question.wanted);
       // Two thirds of 0 to 4 units, and of 5 or 3.
       assert.deepEqual(asked.slice(0, 5), [0, 1, 2, 2, 3]);
@@ -819,7 +833,7 @@ describe("the borrowers", async () => {
   test("are idle from their last request on, and not while an answer is on its way", () => {
     for (const idle of [1, 500, 1_000, 1_500, 1_999, 2_000, 2_001, 4_000]) {
       const made = fixedOf(1_000, 86_400_000);
-      const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 60_000, deadline: 30_000 }, false), new Server(made.policy)];
+      const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 60_000, deadline: 30_000, grace: 0 }, false), new Server(made.policy)];
       const read = (call, { text, answer } = server.answer(call, false)) => isolate.read(call, text, answer);
       let [now, call] = [START, undefined];
       for (let asked = 0; asked < 100 || !call; asked++) {
@@ -843,7 +857,7 @@ describe("the borrowers", async () => {
 
   test("forget a denial that comes after what denied was given back", () => {
     const made = fixedOf(1);
-    const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 60_000, deadline: 2_000 }, false), new Server(made.policy)];
+    const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 60_000, deadline: 2_000, grace: 0 }, false), new Server(made.policy)];
     const [key, answered] = ["sub:a", (call) => ({ call, ...server.answer(call, false) })];
     for (const isReset of [true, false]) {
       // The first is admitted, and the second one denied.
@@ -867,7 +881,7 @@ describe("the borrowers", async () => {
     const seen = { true: 0, false: 0 };
     for (let nth = 0; nth < 300; nth++) {
       const made = policyOf(random, 2 ** 20, false);
-      const isolate = new Isolate(bridge, made, { slice: 1, lifetime: 1_000, deadline: 1_000 }, false);
+      const isolate = new Isolate(bridge, made, { slice: 1, lifetime: 1_000, deadline: 1_000, grace: 0 }, false);
       for (const _ of made.policy.dimensions) bridge.push("sub:a");
       assert.ok(isolate.limit.ask(ASK_PEEK, 0, 1, START, 0, false) > 0);
       assert.equal(canLend(made.policy), bridge.extra === LENDING);
@@ -881,7 +895,7 @@ describe("the borrowers", async () => {
 
   test("do not spend what is lent by one policy on checks by another", () => {
     const [pro, free] = [1_000, 10].map((amount) => fixedOf(amount).policy);
-    const [states, lender, borrowers] = [unused(pro), new Lender(), new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000 })];
+    const [states, lender, borrowers] = [unused(pro), new Lender(), new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000, grace: 0 })];
     const first = borrowers.decide("row", pro, 1, START, "pro").asked;
     const answer = lender.decide(pro, states, START, 1, { ...first.question, wanted: 50 });
     assert.ok(answer.granted.units > 1);
@@ -904,7 +918,7 @@ describe("the borrowers", async () => {
   });
 
   test("return what is lent of the last policy, unless its key is used meanwhile", () => {
-    const borrowers = new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000 });
+    const borrowers = new Borrowers({ slice: 50, lifetime: 60_000, deadline: 2_000, grace: 0 });
     const [before, after] = [10, 1_000].map((amount) => fixedOf(amount).policy);
     for (const key of ["a", "b"]) {
       const lent = { decision: peek(after, unused(after), START, 0), granted: { number: 7, units: 9, lasts: 50_000 }, deniesFor: 0 };

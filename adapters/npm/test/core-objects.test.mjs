@@ -126,7 +126,7 @@ const optionsWith = (...quotas) => ({
 
 /** Those of the store. */
 const readyWith = (more) => ({
-  ...{ isTimeless: true, shards: 0, minTtlMs: 0, slice: 0, lifetimeMs: 60_000, deadlineMs: 2_000 },
+  ...{ isTimeless: true, shards: 0, minTtlMs: 0, slice: 0, lifetimeMs: 60_000, deadlineMs: 2_000, grace: 0 },
   keepAlive: () => {},
   ...more,
 });
@@ -136,13 +136,13 @@ class RustLimiter {
   #limit;
   #borrows;
 
-  constructor(options, { isTimeless, shards, minTtlMs, slice, lifetimeMs, deadlineMs }) {
+  constructor(options, { isTimeless, shards, minTtlMs, slice, lifetimeMs, deadlineMs, grace }) {
     const { platform, ipv6Prefix, trustTrueClientIp, problem, name, chargeDenied, groupBy, scopes, groupAt, placeByKey, quotas } = options;
     const group = groupAt < 0 ? undefined : groupAt;
     const given = [
       ...[platform, ipv6Prefix, trustTrueClientIp, problem, name, chargeDenied, groupBy, scopes, group, placeByKey, quotas.length],
       ...quotas.flatMap(({ name, by, algorithm, place, amount, span, refill }) => [name, by, algorithm, place, amount, span, refill]),
-      ...[isTimeless, shards, minTtlMs, slice, lifetimeMs, deadlineMs],
+      ...[isTimeless, shards, minTtlMs, slice, lifetimeMs, deadlineMs, grace],
     ];
     for (const one of given) push(typeof one === "boolean" ? Number(one) : one);
     this.#limit = glue.Limit.make();
@@ -679,7 +679,7 @@ class Borrowing {
     const numbers = () => ({ amount: random.pick(3, 20, 100, 5_000), span, refill: random.pick(1, 5, 100) });
     const quota = () => ({ algorithm: random.pick(FIXED, SLIDING, BUCKET), ...numbers() });
     const options = optionsWith(...Array.from({ length: random.pick(1, 1, 2) }, quota));
-    const terms = { slice: random.pick(5, 50, 500), lifetimeMs: random.pick(1_000, 60_000), deadlineMs: random.pick(500, 2_000) };
+    const terms = { slice: random.pick(5, 50, 500), lifetimeMs: random.pick(1_000, 60_000), deadlineMs: random.pick(500, 2_000), grace: random.pick(0, 1, 3) };
     const ready = readyWith({ isTimeless: random.chance(0.5), ...terms });
     this.#rust = new RustLimiter(options, ready);
     const send = (asked) => new Promise((resolve, reject) => this.#calls.push({ asked, resolve, reject }));
@@ -707,8 +707,9 @@ class Borrowing {
     if (kind === SETTLE || (kind === CHECK && random.chance(0.03))) Object.assign(question, { token: "t", extra: kind === CHECK ? 60_000 : 0 });
     this.#calls = [];
     const sent = this.#own.stubs.send(callOf(question));
-    // What idle keys return is in no order. What is waited for is sent last.
     const waited = sent && this.#calls.pop();
+    // What is told is in no order.
+    void this.#own.stubs.tell(this.#now);
     const byText = (one, other) => (one.asked < other.asked ? -1 : 1);
     const own = [...this.#calls.sort(byText), ...(waited ? [waited] : [])];
     const rust = this.#expected(question);
@@ -724,8 +725,8 @@ class Borrowing {
     const [background, waited] = [[], []];
     if (call < 0) background.push({ asked, call, question: { ...question, cost: 0 } });
     else if (asked !== "") waited.push({ asked, call, question });
-    for (let due = this.#rust.due(question.now); due; due = this.#rust.due(question.now)) {
-      background.push({ asked: due.asked, call: due.call, question: { ...ask(CHECK, question.now), cost: 0, key: due.key } });
+    for (let due = this.#rust.due(this.#now); due; due = this.#rust.due(this.#now)) {
+      background.push({ asked: due.asked, call: due.call, question: { ...ask(CHECK, this.#now), cost: 0, key: due.key } });
     }
     return { decision, background, waited };
   }
@@ -743,7 +744,7 @@ class Borrowing {
     } else {
       if (answer.startsWith("0401")) this.loans += 1;
       const expected = tried(() => this.#rust.read(question, answer, call));
-      if (!isWaited || question.kind >= SETTLE || expected.kind) this.#rust.ended(question, call);
+      if (question.kind >= SETTLE || expected.kind) this.#rust.ended(question, call);
       if (isWaited) assert.deepEqual(tried(() => this.#own.read(question, answer)), expected);
       else own.resolve(answer);
     }

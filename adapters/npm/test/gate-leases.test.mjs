@@ -19,8 +19,8 @@ beforeEach(() => server.command("FLUSHALL"));
 
 const quotas = [{ algorithm: "token_bucket", capacity: 500, refill: 1, per_ms: 86_400_000 }];
 const rules = {
-  limits: { api: { quotas, lease: { slice: 20, lifetime_ms: 10_000 } }, plain: { quotas } },
-  rules: [{ limits: ["api"] }, { path: "/plain", limits: ["plain"] }],
+  limits: { api: { quotas, lease: { slice: 20, lifetime_ms: 10_000 } }, plain: { quotas }, graced: { quotas, lease: { grace: 2 } } },
+  rules: [{ limits: ["api"] }, { path: "/plain", limits: ["plain"] }, { path: "/graced", limits: ["graced"] }],
 };
 const onRedis = (limit) => new OnRedis({ client, deadlineMs: 20_000, ...limit });
 const gateOn = (store, more) => Gate.fromRules({ ...rules, ...more }, { platform: "cloudflare", stores: { redis: store, memory: (limit) => new Memory(limit) } });
@@ -60,6 +60,12 @@ describe("a limit with a lease", () => {
     const verdict = await gate.check(request("/"), { estimate: 5 });
     await gate.settle(verdict, { cost: 2 });
     assert.match(await gate.explain(request("/")), /\nlease {4}at most 20 units, for at most 10000 ms\n/);
+  });
+
+  test("gives the first requests of a key its grace", async () => {
+    const gate = gateOn(onRedis);
+    assert.deepEqual(await ask(gate, "/graced", 2), { passed: 2, origins: { lease: 2 } });
+    assert.match(await gate.explain(request("/graced")), /\nlease {4}at most 50 units, for at most 60000 ms, and 2 units before the first answer\n/);
   });
 
   test("on a store that does not borrow is an error", () => {

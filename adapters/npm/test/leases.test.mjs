@@ -179,10 +179,15 @@ test("a wrong option says where it is", () => {
     [{ slice: 1.5 }, "leases.slice"],
     [{ lifetimeMs: 0 }, "leases.lifetimeMs"],
     [{ lifetimeMs: 60_001 }, "leases.lifetimeMs"],
+    [{ grace: 51 }, "leases.grace"],
+    [{ slice: 5, grace: 6 }, "leases.grace"],
+    [{ grace: -1 }, "leases.grace"],
+    [{ grace: 0.5 }, "leases.grace"],
     ["yes", "leases"],
   ]) {
     assert.throws(() => stores.redis({ policy, leases }), ({ kind, field: found }) => kind === "invalid" && found === field, field);
   }
+  assert.throws(() => stores.redis({ policy, leases: { grase: 1 } }), { field: "leases.grase", message: /did you mean "grace"/ });
   assert.throws(() => stores.redis({ policy, waitUntil: 7 }), { field: "waitUntil" });
 });
 
@@ -278,4 +283,158 @@ test("a request counts at the time when its key is known, and late ones do not m
   } finally {
     Date.now = clock;
   }
+});
+
+describe("a grace", () => {
+  const NOW = 1_800_000_000_000;
+  const byCaller = { clock: "caller", minTtlMs: 3_600_000 };
+  const windowOf = (limit) => ({ fixedWindow: { limit, windowMs: 86_400_000 } });
+  const keysOf = (count, name = "user") => Array.from({ length: count }, (_, nth) => `${name}:${nth}`);
+  /** A limiter with a grace, and the end of what it has begun in the background. */
+  const graced = (make, grace, more) => {
+    const begun = [];
+    const tidegate = make({ leases: { grace }, waitUntil: (work) => begun.push(work), ...more });
+    return { tidegate, begun, told: () => Promise.all(begun.splice(0)) };
+  };
+  /** The verdicts on keys, one after another. */
+  const limited = async (tidegate, keys, options) => {
+    const verdicts = [];
+    for (const key of keys) verdicts.push(await tidegate.limit(key, options));
+    return verdicts;
+  };
+  const origins = (verdicts) => [...new Set(verdicts.map(({ origin, error }) => error?.kind ?? origin))];
+  /** How many commands with a script the server has run. */
+  const scripts = async () => (await server.calls("eval")) + (await server.calls("evalsha"));
+  /** What is left of each key, as one without leases sees it. */
+  const left = async (more, keys) => {
+    const plain = stores.redis({ ...more, leases: false });
+    const verdicts = await Promise.all(keys.map((key) => plain.peek(new Request("https://example.com/"), { key, now: NOW + 5_000 })));
+    return [...new Set(verdicts.map(({ quotas }) => quotas[0].remaining))];
+  };
+
+  for (const [store, make] of Object.entries(stores)) {
+    describe(store, () => {
+      for (const [name, quota] of Object.entries(rules)) {
+        test(`admits at most the limit and the grace of each borrower, by ${name}`, async () => {
+          const [policy, grace] = [policyOf(quota, "fleet"), 3];
+          const fleet = Array.from({ length: 4 }, () => graced(make, grace, { policy }));
+          // Others have used all of it.
+          await stores.redis({ policy, leases: false }).limit("user:1", { cost: 500 });
+          let admitted = 0;
+          for (let nth = 0; nth < 20; nth++) {
+            const verdicts = await Promise.all([...fleet, ...fleet, ...fleet, ...fleet].map(({ tidegate }) => tidegate.limit("user:1")));
+            admitted += verdicts.filter(({ allowed }) => allowed).length;
+            await Promise.all(fleet.map(({ told }) => told()));
+          }
+          assert.equal(admitted, grace * fleet.length);
+        });
+      }
+
+      test("is told to the store for all keys together, once", async () => {
+        const [more, keys] = [{ ...byCaller, policy: policyOf(windowOf(100), `together-${store}`) }, keysOf(40)];
+        const { tidegate, begun, told } = graced(make, 1, more);
+        const before = await scripts();
+        assert.deepEqual(origins(await limited(tidegate, keys, { now: NOW })), ["lease"]);
+        // One pause of all keys begins. On a slow machine, it may end before the last one.
+        assert.ok(begun.length >= 1 && begun.length < 10, `${begun.length}`);
+        await told();
+        // A client on TCP writes the commands of one turn at once.
+        const ran = (await scripts()) - before;
+        assert.ok(store === "redis" ? ran === 40 : ran >= 1 && ran < 10, `${ran} commands`);
+        assert.deepEqual(await left(more, keys), [99]);
+        assert.deepEqual(origins(await limited(tidegate, ["another"], { now: NOW + 5_000 })), ["lease"]);
+        await told();
+        assert.deepEqual(await left(more, [...keys, "another"]), [99]);
+      });
+    });
+  }
+
+  test("is repaid by a bucket", async () => {
+    const more = { ...byCaller, policy: policyOf({ tokenBucket: { capacity: 5, refill: 1, perMs: 1_000 } }, "repaid") };
+    const plain = stores.redis({ ...more, leases: false });
+    const now = NOW;
+    await plain.limit("user:1", { cost: 5, now });
+    for (let nth = 0; nth < 3; nth++) {
+      const { tidegate, told } = graced(stores.redis, 1, more);
+      assert.equal((await tidegate.limit("user:1", { now })).allowed, true);
+      await told();
+    }
+    // Three are owed, and the next one takes a fourth second. What was told a little later has drained no less.
+    const { retryAfterMs } = await plain.limit("user:1", { now });
+    assert.ok(retryAfterMs === 4_000, `${retryAfterMs}`);
+  });
+
+  test("is not given again to a key that was at its limit, until the key is unused", async () => {
+    const more = { ...byCaller, policy: policyOf({ fixedWindow: { limit: 5, windowMs: 60_000 } }, "unused") };
+    await stores.redis({ ...more, leases: false }).limit("user:1", { cost: 5, now: NOW });
+    const { tidegate, told } = graced(stores.redis, 1, { ...more, leases: { grace: 1, lifetimeMs: 10_000 } });
+    const outcomes = [];
+    for (const seconds of [0, 15, 30, 45, 90]) {
+      const { outcome, origin } = await tidegate.limit("user:1", { now: NOW + seconds * 1_000 });
+      outcomes.push(`${outcome} ${origin}`);
+      await told();
+    }
+    assert.deepEqual(outcomes, ["allowed lease", "denied store", "denied store", "denied store", "allowed lease"]);
+  });
+
+  test("ends while the store is down, when the fail mode decides, and what was lost is told again", async () => {
+    const sent = { isDown: false };
+    const shaky = { call: (...words) => (sent.isDown ? Promise.reject(new Error("connect ECONNREFUSED")) : client.call(...words)) };
+    const more = { ...byCaller, client: shaky, policy: policyOf(windowOf(100), "lost") };
+    const { tidegate, told } = graced(stores.redis, 1, more);
+    let now = NOW;
+    sent.isDown = true;
+    assert.deepEqual(origins(await limited(tidegate, keysOf(5), { now })), ["lease"]);
+    await told();
+    const later = await limited(tidegate, keysOf(3, "new"), { now });
+    assert.deepEqual([origins(later), later.map(({ allowed }) => allowed)], [["unavailable"], [false, false, false]]);
+    sent.isDown = false;
+    // One report finds out that the store is back, and then the others are told.
+    for (let round = 0; round < 3; round++) {
+      now += 5_000;
+      await limited(tidegate, ["new:0"], { now });
+      await told();
+    }
+    const plain = stores.redis({ ...more, client, leases: false });
+    const verdicts = await limited(plain, keysOf(5), { now });
+    assert.deepEqual(verdicts.map(({ quotas }) => quotas[0].remaining), Array(5).fill(98));
+    assert.deepEqual(origins(await limited(tidegate, ["back"], { now })), ["lease"]);
+  });
+
+  test("ends when the store is silent", async () => {
+    const own = await redisServer();
+    const connection = new Redis(own.url);
+    try {
+      const { tidegate, told } = graced(stores.redis, 1, { client: connection, deadlineMs: 1_000, failMode: "open", policy: policyOf(windowOf(100), "silent") });
+      await limited(tidegate, ["user:0"]);
+      await told();
+      own.halt();
+      assert.deepEqual(origins(await limited(tidegate, keysOf(5))), ["lease"]);
+      await told();
+      const [verdict] = await limited(tidegate, ["another"]);
+      assert.deepEqual([verdict.error.kind, verdict.allowed], ["timeout", true]);
+    } finally {
+      own.resume();
+      connection.disconnect();
+      await own.stop();
+    }
+  });
+
+  test("keeps no process alive until it is told", async () => {
+    const script = `
+      const { Tidegate } = await import("@tidegate/edge/redis");
+      let calls = 0;
+      const client = { call: () => (calls++, Promise.resolve("")) };
+      const tidegate = new Tidegate({ client, platform: "direct", failMode: "closed", policy: { name: "api", quotas: ["5 burst, 1 / s"] }, leases: { grace: 1 } });
+      process.on("exit", () => console.log(origin, calls));
+      const { origin } = await tidegate.limit("user:1");`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd: import.meta.dirname });
+    assert.equal(stdout, "lease 0\n");
+  });
+
+  test("is a part of the limiter's bounds", () => {
+    const { class: kind, ceiling, held, grace, accuracy } = stores.redis({ policy: policyOf(windowOf(100)), leases: { slice: 10, grace: 2 } }).capabilities;
+    assert.deepEqual([kind, ceiling, held, grace], ["approximate", "limit + 2 x locations", 20, 2]);
+    assert.equal(accuracy, "approximate: limit - 20 x locations (in the first 60000 ms) <= admitted <= limit + 2 x locations");
+  });
 });

@@ -61,7 +61,7 @@ async function differences(words, codes) {
 const window = (limit, more = {}) => ({ algorithm: "fixed_window", limit, window_ms: 60_000, ...more });
 const LOGIN = { limits: { login: { quotas: [window(3, { by: "ip" })] } }, rules: [{ name: "login", path: "/login", methods: ["POST"], limits: ["login"] }] };
 const site = (more) => ({ limits: { site: { quotas: [window(9)] } }, rules: [{ limits: ["site"], ...more }] });
-const leased = { limits: { api: { quotas: [window(1_000)], lease: true }, other: { quotas: [window(9)], lease: { slice: 5, lifetime_ms: 1_000 } } }, rules: [{ path: "/api/*", limits: ["api"] }, { path: "/other", limits: ["other"] }] };
+const leased = { limits: { api: { quotas: [window(1_000)], lease: true }, other: { quotas: [window(9)], lease: { slice: 5, lifetime_ms: 1_000, grace: 2 } } }, rules: [{ path: "/api/*", limits: ["api"] }, { path: "/other", limits: ["other"] }] };
 const QUOTAS = [
   ...[{ algorithm: "sliding_window", limit: 7, window_ms: 1_500, name: "few" }, { algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1_000, name: "burst" }],
   ...[{ algorithm: "leaky_bucket", capacity: 5, refill: 1, per_ms: 100, by: "global", name: "smooth" }, { algorithm: "concurrency", limit: 2, lifetime_ms: 30_000, name: "slots" }],

@@ -347,7 +347,7 @@ class Timer {
 }
 
 /** On Node.js a timer is an object, elsewhere a number. */
-function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
+export function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
   return Object(timer) as { ref?: () => void; unref?: () => void };
 }
 

@@ -1,3 +1,5 @@
+import { handle } from "./calls.js";
+import { later } from "./core/arithmetic.js";
 import type { Core } from "./limiter_core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
@@ -22,6 +24,12 @@ interface NumberedQuestion {
   readonly question: LoanQuestion;
 }
 
+/** How long what can be told together waits, in milliseconds. */
+const PAUSE = 100;
+
+/** The most that is told at once. */
+const TOLD_AT_ONCE_MAX = 256;
+
 /** A store that is asked in words, and may lend. `T` is what it is asked. */
 export abstract class Asking<T> implements Store {
   abstract readonly name: string;
@@ -33,10 +41,12 @@ export abstract class Asking<T> implements Store {
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
   readonly #mayWait: boolean;
+  /** Until when another request waits for what can be told together. A platform may drop it, if it was cancelled. */
+  #pausesUntil = 0;
 
-  constructor(core: Core, { isTimeless, slice, lifetimeMs, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
+  constructor(core: Core, { isTimeless, slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
     this.core = core;
-    if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs });
+    if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs, grace });
     // What a borrower asks is something else each time.
     this.#words = new Words(isTimeless && slice === 0);
     this.#keepAlive = keepAlive;
@@ -65,10 +75,9 @@ export abstract class Asking<T> implements Store {
     if (!borrowers || !this.#mayBorrow(question)) return false;
     const { now, cost } = question;
     const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now);
-    if (!answer) return false;
-    this.#decided(question, answer);
-    this.#returnIdle(borrowers, now);
-    return true;
+    if (answer) this.#decided(question, answer);
+    this.#tellSoon(borrowers, now);
+    return answer !== undefined;
   }
 
   send(call: Call): Promise<unknown> | undefined {
@@ -78,7 +87,7 @@ export abstract class Asking<T> implements Store {
     const known = this.#words.get(question);
     if (known) return this.begin(call, known);
     const asked = this.#ask(question, this.#mayWait);
-    if (this.#borrowers) this.#returnIdle(this.#borrowers, question.now);
+    if (this.#borrowers) this.#tellSoon(this.#borrowers, question.now);
     if (asked instanceof Promise) return this.#waits(call, asked, true);
     if (!asked) return undefined;
     return this.#guarded(call, () => this.#kept(asked, this.begin(call, asked)));
@@ -151,6 +160,7 @@ export abstract class Asking<T> implements Store {
     const waited = call.noted === true ? Math.ceil(performance.now() - call.note) : undefined;
     if (waited === undefined) timed(call.question);
     const asked = this.#ask(call.question, false, waited) as Asked<T> | undefined;
+    if (this.#borrowers) this.#tellSoon(this.#borrowers, call.question.now);
     return asked && this.#guarded(call, () => this.begin(call, asked));
   }
 
@@ -196,31 +206,66 @@ export abstract class Asking<T> implements Store {
     if (question.kind >= SETTLE) this.#borrowers.forgetDenial(name);
   }
 
-  /** Has idle keys return what they hold. */
-  #returnIdle(borrowers: Borrowers<string>, now: number): void {
-    for (let due = borrowers.due(now); due; due = borrowers.due(now)) {
-      this.#inBackground({ ...ask(CHECK, this.core.policy, now), cost: 0, key: due.beside }, due.asked);
+  /** Has what can be told together wait for a pause, unless another request waits for it. */
+  #tellSoon(borrowers: Borrowers<string>, now: number): void {
+    if (!borrowers.mayBeDue(now)) return;
+    const began = performance.now();
+    if (began < this.#pausesUntil) return;
+    this.#pausesUntil = began + 2 * PAUSE;
+    const tell = async () => {
+      // It keeps no process alive by itself.
+      await new Promise<void>((resolve) => handle(setTimeout(resolve, PAUSE)).unref?.());
+      this.#pausesUntil = 0;
+      await this.tell(later(now, PAUSE));
+    };
+    this.#keepAlive(tell());
+  }
+
+  /** Tells what keys owe, and returns what idle ones hold. A store that takes several calls in one trip takes these. */
+  async tell(now: number): Promise<void> {
+    for (let isLast = false; !isLast; ) {
+      const told = [];
+      for (let due; told.length < TOLD_AT_ONCE_MAX && (due = this.#borrowers?.due(now)); ) told.push(due);
+      isLast = told.length < TOLD_AT_ONCE_MAX;
+      if (told.length === 0) return;
+      const [late, question] = [passing(this.#deadlineMs), { ...ask(CHECK, this.core.policy, now), cost: 0 }];
+      await Promise.all(told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, late, told.length)));
     }
   }
 
   #inBackground(question: Question, loan: NumberedQuestion): void {
-    this.#keepAlive(this.#finish(question, { what: this.words(question, loan.question, false), loan }));
+    this.#keepAlive(this.#finish(question, loan, passing(this.#deadlineMs)));
   }
 
-  /** Asks what nobody waits for. If it fails, what is lent stays lent until its end. */
-  async #finish(question: Question, asked: Asked<T>): Promise<void> {
-    const call = called(question, AbortSignal.timeout(this.#deadlineMs));
+  /** Asks what nobody waits for. If it fails, what is lent stays lent until its end, and what is owed is told again. */
+  async #finish(question: Question, loan: NumberedQuestion, { signal, passed }: Passing, inFlight = 1): Promise<void> {
+    const call = called(question, signal, inFlight);
     try {
+      const asked = { what: this.words(question, loan.question, false), loan };
       for (let sent = this.begin(call, asked); sent; ) {
-        const [answer, thrown] = await sent.then(
-          (answer) => [answer, undefined] as const,
-          (thrown: unknown) => [undefined, { thrown }] as const,
+        const answered = sent.then(
+          (answer): Answered => [answer, undefined],
+          (thrown: unknown): Answered => [undefined, { thrown }],
         );
+        const [answer, thrown] = await Promise.race([answered, passed]);
         sent = thrown ? this.failed(call, thrown.thrown) : this.read(call, answer);
       }
     } catch {
-      // Nobody waits for it.
+      this.#end(call);
     }
-    this.#end(call);
   }
+}
+
+/** What an answer resolves to, or what was thrown. */
+type Answered = readonly [answer: unknown, thrown: { thrown: unknown } | undefined];
+
+/** The deadline of what nobody waits for. Not every store can cancel a call. */
+interface Passing {
+  readonly signal: AbortSignal;
+  readonly passed: Promise<Answered>;
+}
+
+function passing(ms: number): Passing {
+  const signal = AbortSignal.timeout(ms);
+  return { signal, passed: new Promise((resolve) => signal.addEventListener("abort", () => resolve([undefined, { thrown: signal.reason }]))) };
 }

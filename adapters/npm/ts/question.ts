@@ -8,10 +8,11 @@ export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as
 /** A settlement to what was charged, in place of a cost. */
 export const WHAT_WAS_CHARGED = -1;
 
-/** What a limit allows to be lent: the most units that one process holds, and how long. */
+/** What a limit allows to be lent: the most units that one process holds, how long, and what it admits before it has heard of a key. */
 export interface Lease {
   readonly slice: number;
   readonly lifetimeMs: number;
+  readonly grace: number;
 }
 
 /** What a limiter or a gate asks. All questions have the same fields, which V8 reads faster. */

@@ -14,13 +14,15 @@ export interface Call {
   noted: unknown;
   /** How the store has sent it. */
   way: string;
+  /** Whether others are told with it, so that one trip takes all. */
+  readonly isTogether?: boolean;
   /** Whether it waits for the answer to another question, or for the first connection. */
   waits: boolean;
 }
 
-/** A call that begins. */
-export function called(question: Question, signal?: AbortSignal): Call {
-  return { question, signal, inFlight: 1, note: 0, noted: undefined, way: "", waits: false };
+/** A call that begins. `inFlight` are told together. */
+export function called(question: Question, signal?: AbortSignal, inFlight = 1): Call {
+  return { question, signal, inFlight, note: 0, noted: undefined, way: "", isTogether: inFlight > 1, waits: false };
 }
 
 /** A store that is asked over the host. It throws errors as a kind and a message. */

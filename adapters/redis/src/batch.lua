@@ -2,8 +2,8 @@
 -- does not affect the others.
 --
 -- KEYS     those of each decision, one after another
--- ARGV     for each decision: the number of its keys and of its arguments, then its arguments, which are those of decide.lua or of
---          plain.lua
+-- ARGV     for each decision: the number of its keys and of its arguments, then its arguments, which are those of decide.lua, of
+--          plain.lua, or of lend.lua with a borrower's question
 -- Answers  a list of what decide.lua answers, with `-` in front of the text of an error
 local answers, key, argument = {}, 0, 0
 while argument < #ARGV do
@@ -15,9 +15,10 @@ while argument < #ARGV do
     arguments[place] = ARGV[argument + 2 + place]
   end
   key, argument = key + #keys, argument + 2 + #arguments
-  -- A kind has two letters. A mode has one, and also the quotas of at least two dimensions.
-  local done, answer = pcall(#arguments[1] == 2 and plain or decide, keys, arguments, redis)
-  if answer == '' and #arguments[1] == 2 then
+  -- A kind has two letters. A mode has one, and also the quotas of at least two dimensions. A question begins with a number.
+  local first = arguments[1]
+  local done, answer = pcall(#first == 2 and plain or string.find(first, '^%d') and lend or decide, keys, arguments, redis)
+  if answer == '' and #first == 2 then
     local kind, limit, unit, cost, refill, now, ttl_min = unpack(arguments)
     arguments = { 'c', now or 'server', cost, ttl_min or '1', kind, limit, unit, refill or '0' }
     done, answer = pcall(decide, keys, arguments, redis)

@@ -324,6 +324,11 @@ impl Borrower {
         }
     }
 
+    /// When it has last asked, or its first request.
+    pub(super) const fn asked_at(&self) -> UnixMillis {
+        self.asked_at
+    }
+
     /// Whether it owes units, which the store is to be told.
     pub(super) const fn owes(&self) -> bool {
         self.grace.owed > 0

@@ -199,14 +199,15 @@ impl<T> Borrowers<T> {
         let now = self.clock.at_least(now);
         if now.since(self.looked_at) >= LOOK {
             self.looked_at = now;
-            // One question finds out whether the store is back.
-            let mut probes = if self.is_up { usize::MAX } else { 1 };
-            let due = self.keys.iter().filter(|(_, Kept { borrower, .. })| {
-                let is_due = borrower.is_due(&self.lease, now) && (probes > 0 || !borrower.owes());
-                probes -= usize::from(is_due && borrower.owes());
-                is_due
-            });
-            self.due = due.map(|(key, _)| key.into()).collect();
+            let borrowers = self.keys.iter().map(|(key, kept)| (key, &kept.borrower));
+            let mut due: Vec<_> = borrowers.filter(|(_, borrower)| borrower.is_due(&self.lease, now)).collect();
+            if !self.is_up {
+                // One question finds out whether the store is back. The next one is of another key, as those of one may always fail.
+                let owing = due.iter().filter(|(_, borrower)| borrower.owes());
+                let probe = owing.map(|(key, borrower)| (borrower.asked_at(), *key)).min();
+                due.retain(|(key, borrower)| !borrower.owes() || probe.is_some_and(|(_, probe)| probe == *key));
+            }
+            self.due = due.into_iter().map(|(key, _)| key.into()).collect();
         }
         now
     }

@@ -50,7 +50,7 @@ fn write(out: &mut String, policy: &Policy, lease: Option<Lease>) {
         let _ = write!(out, r#"{comma}[{algorithm},{amount},{span},{refill},"{name}","{by}","{scope}"]"#);
     }
     let _ = match lease {
-        Some(lease) => write!(out, "],[{},{}]]", lease.slice, lease.lifetime.get()),
+        Some(lease) => write!(out, "],[{},{},{}]]", lease.slice, lease.lifetime.get(), lease.grace),
         None => write!(out, "],null]"),
     };
 }

@@ -1,4 +1,4 @@
-import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
+import { BLOCK, CHECK, type Lease, PEEK, type Question, REFUND, RESET, SETTLE } from "../question.js";
 import type { Rule } from "./algorithms/algorithm.js";
 import { blocks, type Policy } from "./policy.js";
 import { checkFor, checkNumbers } from "./valid_question.js";
@@ -6,10 +6,12 @@ import { checkFor, checkNumbers } from "./valid_question.js";
 /** What a store supports, and how exact it is. */
 export type Capabilities = {
   readonly class: "exact" | "approximate" | "per_location";
-  /** The most that it admits: `limit`, or `limit x locations`. */
+  /** The most that it admits: `limit`, `limit + grace x locations`, or `limit x locations`. */
   readonly ceiling: string;
   /** The units that each location may hold unspent, so that others are denied early. */
   readonly held: number;
+  /** The units that each location admits of a key before it has heard of it from the store, also beyond the limit. */
+  readonly grace: number;
   /** Both bounds, for people. */
   readonly accuracy: string;
   readonly algorithms: readonly string[];
@@ -33,6 +35,7 @@ export const EXACT: Capabilities = {
   class: "exact",
   ceiling: "limit",
   held: 0,
+  grace: 0,
   accuracy: "exact: admitted = limit",
   // Without `...`, so that bundlers leave it out where it is not used.
   algorithms: ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"],
@@ -53,6 +56,7 @@ export const NATIVE: Capabilities = {
   class: "per_location",
   ceiling: "limit x locations",
   held: 0,
+  grace: 0,
   accuracy: "per location: limit <= admitted <= limit x locations",
   algorithms: ["fixed_window"],
   max_quotas: 1,
@@ -68,11 +72,11 @@ export const NATIVE: Capabilities = {
 };
 
 /** Those of a limiter that borrows at most `slice` units from such a store: loans may be unused, and a refund would also give back what is lent. */
-export function lends(store: Capabilities, { slice, lifetimeMs }: { slice: number; lifetimeMs: number }): Capabilities {
+export function lends(store: Capabilities, { slice, lifetimeMs, grace }: Lease): Capabilities {
   if (slice === 0) return store;
-  const held = 2 * slice;
-  const accuracy = `approximate: limit - ${held} x locations (in the first ${lifetimeMs} ms) <= admitted <= limit`;
-  return { ...store, class: "approximate", held, accuracy, refund: false };
+  const [held, ceiling] = [2 * slice, grace > 0 ? `limit + ${grace} x locations` : "limit"];
+  const accuracy = `approximate: limit - ${held} x locations (in the first ${lifetimeMs} ms) <= admitted <= ${ceiling}`;
+  return { ...store, class: "approximate", ceiling, held, grace, accuracy, refund: false };
 }
 
 /** Throws if a store cannot count by a policy. */

@@ -2,6 +2,7 @@ import { written } from "../core/address.js";
 import type { Rule as Algorithm } from "../core/algorithms/algorithm.js";
 import type { Policy } from "../core/policy.js";
 import type { TidegateError } from "../error.js";
+import type { Lease } from "../question.js";
 import type { Facts } from "./request_facts.js";
 import { costOf, matching, opens, policyFor } from "./rules/find_rules.js";
 import { textOf } from "./rules/pattern.js";
@@ -49,7 +50,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
       policy.quotas.slice(first, end).map((quota) => `limit    ${quota.name}: ${numbersOf(quota.rule)}, by ${keyLine(sender, name)}`),
     ),
     `store    ${rule.store ?? "the first"}${around ? described(around) : ""}`,
-    ...(lease ? [`lease    at most ${lease.slice} units, for at most ${lease.lifetimeMs} ms`] : []),
+    ...(lease ? [`lease    ${boundsOf(lease)}`] : []),
     `failure  ${fallback ? `${fallback.store} decides for ${fallback.atMostMs} ms, then ` : ""}${opens(applied, sender.tier) ? "open: not limited" : "closed: a 503"} while the store is down${unless}`,
   );
 }
@@ -73,6 +74,11 @@ function keyLine(sender: Sender, dimension: string): string {
   } catch (thrown) {
     return `${name}: ${(thrown as TidegateError).message}`;
   }
+}
+
+/** Such as `at most 50 units, for at most 60000 ms`. */
+export function boundsOf({ slice, lifetimeMs, grace }: Lease): string {
+  return `at most ${slice} units, for at most ${lifetimeMs} ms${grace > 0 ? `, and ${grace} units before the first answer` : ""}`;
 }
 
 /** The algorithm and the numbers of a quota. */

@@ -19,7 +19,7 @@ export interface Limit {
   /** The gate decides what happens to a request when the store fails, by `on_failure` of its rule. */
   failMode: "closed";
   /** The bounds of its loans, if the limit has a `lease`: the option `leases` of a store that lends. */
-  leases?: { slice: number; lifetimeMs: number };
+  leases?: { slice: number; lifetimeMs: number; grace: number };
 }
 
 /** The most limiters of policies that are not of the rules. */
@@ -110,11 +110,11 @@ export class OwnStore extends StoreLayer {
   }
 
   /** A limiter that borrows. A store that does not know the option, or a function that does not pass it on, is an error. */
-  #borrowing(limit: Limit, { slice, lifetimeMs }: Lease): Limiter {
+  #borrowing(limit: Limit, { slice, lifetimeMs, grace }: Lease): Limiter {
     const refused = `limit "${limit.policy.name}": it has a lease, and the store "${this.name}" does not borrow; delete lease, or write a store that has the option "leases", as in (limit) => new Tidegate({ ...limit, waitUntil })`;
     let limiter: Limiter;
     try {
-      limiter = this.#limiterOf({ ...limit, leases: { slice, lifetimeMs } });
+      limiter = this.#limiterOf({ ...limit, leases: { slice, lifetimeMs, grace } });
     } catch (cause) {
       if (TidegateError.from(cause).field !== "leases") throw cause;
       throw new TidegateError("unsupported", refused, "leases", { cause });
@@ -126,5 +126,5 @@ export class OwnStore extends StoreLayer {
 
 /** The same text for equal policies with equal leases. */
 function nameOf({ text }: AnyPolicy, lease: Lease | undefined): string {
-  return lease ? `${lease.slice} ${lease.lifetimeMs} ${text}` : text;
+  return lease ? `${lease.slice} ${lease.lifetimeMs} ${lease.grace} ${text}` : text;
 }

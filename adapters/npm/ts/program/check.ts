@@ -1,4 +1,5 @@
 import { TidegateError } from "../error.js";
+import { boundsOf } from "../gate/explain.js";
 import type { Command, Arguments } from "./arguments.js";
 import { Failed } from "./failure.js";
 import { pretty } from "./json.js";
@@ -88,7 +89,7 @@ export function say(file: string, found: RulesFile | TidegateError): void {
   const { rules, warnings } = found.rules;
   for (const warning of warnings) errln(`warning: ${warning}`);
   outln(`${file}: ${counted(rules.length, "rule")}, ${counted(warnings.length, "warning")}`);
-  for (const [limit, { slice, lifetimeMs }] of found.leases) outln(`limit ${limit}: decided from loans of at most ${slice} units, for at most ${lifetimeMs} ms`);
+  for (const [limit, lease] of found.leases) outln(`limit ${limit}: decided from loans of ${boundsOf(lease)}`);
 }
 
 function asJson(file: string, found: RulesFile | TidegateError): object {

@@ -1,9 +1,9 @@
-import { BINDING, EACH, QUOTAS, UNKNOWN, WAIT } from "../../decision_numbers.js";
-import type { Decision } from "../decide.js";
+import { ALLOWED, BINDING, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
 import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import { TokenBucket } from "../algorithms/buckets.js";
 import { isUnmissed, wantedOf } from "./amount.js";
+import { Grace, seenIn } from "./grace.js";
 import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./lender.js";
 
 /** How far readings of one clock may come in the wrong order. The borrower's clock may lag by this, so whatever ends by it ends earlier. */
@@ -11,6 +11,9 @@ export const JITTER = 20;
 
 /** A borrower is idle after this time without a request, and after so many times of the usual time between two requests. */
 const [IDLE, IDLE_GAPS] = [2_000, 16] as const;
+
+/** When what it owes is told again, if an answer is lost. */
+const AGAIN = 4_000;
 
 /** The upper bounds of loans, and how a borrower asks for them. */
 export interface Lease {
@@ -20,6 +23,8 @@ export interface Lease {
   readonly lifetime: number;
   /** When a question without an answer is given up. */
   readonly deadline: number;
+  /** The most units of a key that a borrower admits before it has heard of the key. */
+  readonly grace: number;
 }
 
 /** A question, and the number that its answer is told with. */
@@ -36,6 +41,9 @@ export type Answer =
   | { kind: "deny"; binding: number; retryAfter: number };
 
 const ADMITTED: Answer = { kind: "admit", then: undefined };
+
+/** It is admitted by grace, and the first of what the store is to be told. */
+export const UNTOLD: Answer = { kind: "admit", then: undefined };
 
 /** What a check gets. */
 export type Verdict =
@@ -82,7 +90,10 @@ export class Borrower {
   /** The number of the last question, and whether its answer has not come. Meanwhile, requests spend what is left, or ask plainly. */
   #nth = 0;
   #waits = false;
-  #askedAt: number;
+  /** When it has last asked, or its first request. */
+  askedAt: number;
+  /** When its answer has come at the latest, or is given up. */
+  #answeredBy = 0;
   #askedCost = 0;
   #askedPolicy = "";
   /** Whether its denial is kept. */
@@ -97,16 +108,17 @@ export class Borrower {
   #denial: Denial | undefined;
   /** When the requests began that are counted, and the last of them. */
   #since: number;
-  #at: number;
+  #at = -Infinity;
   /** What they cost, without the first one. */
   #spent = 0;
   /** What they cost during the last question, and during earlier ones, which decays. */
   #meanwhile = 0;
   #before = 0;
+  readonly grace = new Grace();
 
-  /** A key's borrower, at its first request. */
+  /** A key's borrower, before its first request. */
   constructor(policy: Policy, now: number) {
-    this.#askedAt = this.#since = this.#at = now;
+    this.askedAt = this.#since = now;
     this.#policy = this.#change(policy);
   }
 
@@ -116,8 +128,8 @@ export class Borrower {
   }
 
   /**
-   * What a check gets at `now` without the lender. If that is nothing, nothing has happened. A question has the number `nth`. A check that
-   * has waited for an answer says until when: it was counted when it came.
+   * What a check gets at `now` without the lender: from its loan, by its last denial, or by grace. If that is nothing, nothing has happened.
+   * A question has the number `nth`. A check that has waited for an answer says until when: it was counted when it came.
    */
   answer(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Answer | undefined {
     // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
@@ -137,16 +149,23 @@ export class Borrower {
       if (waitedUntil === undefined) this.#count(cost, this.#isWaiting(lease, now), lease, now);
       return { kind: "deny", binding: denial.binding, retryAfter: since(denial.admittedAt, then) };
     }
-    return undefined;
+    const { grace } = this;
+    const isFirst = grace.owed === grace.told;
+    if (waitedUntil !== undefined || !grace.admits(cost, lease.grace, now)) return undefined;
+    this.#count(cost, this.#isWaiting(lease, now), lease, now);
+    return isFirst ? UNTOLD : ADMITTED;
   }
 
   /** What a check gets at `now`. */
   decide(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Verdict {
+    if (this.isOfAnother(policy)) {
+      this.#policy = this.#change(policy);
+      this.grace.change(later(now, lease.lifetime));
+    }
     const answer = this.answer(policy, cost, lease, now, nth, waitedUntil);
     if (answer) return answer;
     const isBusy = this.#isWaiting(lease, now);
     if (waitedUntil === undefined) this.#count(cost, isBusy, lease, now);
-    if (this.isOfAnother(policy)) this.#policy = this.#change(policy);
     return isBusy ? { kind: "plain", nth: this.#nth, expects: this.#lent } : { kind: "ask", asked: this.giveUp(cost, lease, now, nth) };
   }
 
@@ -175,11 +194,12 @@ export class Borrower {
   answered(nth: number, answer: LoanAnswer | undefined): void {
     if (nth !== this.#nth) return;
     this.#waits = false;
-    if (!answer) return;
+    if (!answer) return this.grace.lost();
     const { decision, granted, deniesFor } = answer;
-    const [from, last, wait] = [this.#askedAt, this.#loan, decision[WAIT]!];
+    const [from, last, wait, seen] = [this.askedAt, this.#loan, decision[WAIT]!, seenIn(decision)];
+    this.grace.answered(decision[STATUS] === ALLOWED, seen, from, this.#answeredBy);
     this.#back = undefined;
-    [this.#left, this.#lent] = [remainingOf(decision), granted?.units ?? 0];
+    [this.#left, this.#lent] = [seen[0], granted?.units ?? 0];
     this.#loan = granted && {
       number: granted.number,
       units: granted.units,
@@ -188,7 +208,7 @@ export class Borrower {
       until: later(from, since(granted.lasts, JITTER)),
       usedAt: Math.max(last?.usedAt ?? 0, from),
       isMissed: !isUnmissed(granted.units, this.#left),
-      returns: this.#drains || outlives(decision, granted.lasts),
+      returns: this.#drains || granted.lasts < seen[2],
     };
     this.#denial =
       wait !== UNKNOWN && this.#keepsDenial
@@ -198,10 +218,12 @@ export class Borrower {
     if (this.#askedPolicy !== this.#policy) this.#end();
   }
 
-  /** Whether it is idle and has something to return. */
+  /** Whether it has something to tell: units that it owes, or that it is idle and returns its loan. */
   isDue(lease: Lease, now: number): boolean {
+    if (this.#isWaiting(lease, now)) return false;
+    if (this.grace.owed > 0) return !this.grace.isLost || now >= later(this.askedAt, AGAIN);
     const loan = this.#loan;
-    if (!loan?.isMissed || loan.left === 0 || this.#isWaiting(lease, now)) return false;
+    if (!loan?.isMissed || loan.left === 0) return false;
     const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
     return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
   }
@@ -209,14 +231,14 @@ export class Borrower {
   /** Whether it knows anything that matters after `now`. */
   isOfUse(lease: Lease, now: number): boolean {
     // A denial and a loan that may be spent end within a lifetime of the last request.
-    if (now < later(this.#at, lease.lifetime) || this.#isWaiting(lease, now)) return true;
+    if (now < later(this.#at, lease.lifetime) || this.grace.owed > 0 || this.#isWaiting(lease, now)) return true;
     const loan = this.#loan;
     return loan !== undefined && loan.left > 0 && loan.returns && now < later(loan.until, lease.lifetime);
   }
 
   /** A question whose request was cancelled may never end. */
   #isWaiting({ deadline }: Lease, now: number): boolean {
-    return this.#waits && now < later(this.#askedAt, deadline);
+    return this.#waits && now < later(this.askedAt, deadline);
   }
 
   /** Takes another policy. Returns its identity. */
@@ -240,17 +262,17 @@ export class Borrower {
     return this.#asked(0, lease, now, nth);
   }
 
-  #asked(cost: number, { slice, lifetime }: Lease, now: number, nth: number): Asked {
+  #asked(cost: number, { slice, lifetime, deadline }: Lease, now: number, nth: number): Asked {
     const past = since(now, this.#since);
     const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
-    const question = { wanted, within, owed: 0, lifetime, back: this.#back };
+    const question = { wanted, within, owed: this.grace.tell(cost), lifetime, back: this.#back };
     // What is long ago counts less and less.
     this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
     this.#meanwhile = 0;
     const half = Math.floor(past / 2);
     if (half >= lifetime) [this.#spent, this.#since] = [Math.floor(this.#spent / 2), this.#since + half];
-    [this.#nth, this.#waits, this.#askedAt, this.#keepsDenial] = [nth, true, now, true];
-    [this.#askedCost, this.#askedPolicy] = [cost, this.#policy];
+    [this.#nth, this.#waits, this.askedAt, this.#keepsDenial] = [nth, true, now, true];
+    [this.#askedCost, this.#askedPolicy, this.#answeredBy] = [cost, this.#policy, later(now, deadline + JITTER)];
     return { nth, question };
   }
 
@@ -265,20 +287,6 @@ export class Borrower {
     this.#spent = sum(this.#spent, cost);
     if (isBusy) this.#meanwhile = sum(this.#meanwhile, cost);
   }
-}
-
-/** Whether a quota is still used when what was granted ends. */
-function outlives(decision: Decision, lasts: number): boolean {
-  let unused = UNKNOWN as number;
-  for (let at = QUOTAS; at < decision.length; at += EACH) unused = Math.max(unused, decision[at + 2]!);
-  return unused === UNKNOWN || lasts < unused;
-}
-
-/** The fewest units that remain in a quota, or 0 if that is not known. */
-function remainingOf(decision: Decision): number {
-  let fewest = Infinity;
-  for (let at = QUOTAS; at < decision.length; at += EACH) if (decision[at + 1] !== UNKNOWN) fewest = Math.min(fewest, decision[at + 1]!);
-  return fewest === Infinity ? 0 : fewest;
 }
 
 /** No lender tells apart what is more. */

@@ -1,6 +1,6 @@
 import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
-import { type Answer, type Asked, Borrower, JITTER, type Lease, type Verdict } from "./borrower.js";
+import { type Answer, type Asked, Borrower, JITTER, type Lease, UNTOLD, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";
 
 /** Fewer keys than this are never swept. */
@@ -9,7 +9,7 @@ const SWEEP_MIN = 64;
 /** The most keys. */
 const KEYS_MAX = 16_384;
 
-/** The time between two looks for idle borrowers. */
+/** The time between two looks for borrowers that have something to tell. */
 const LOOK = 1_000;
 
 /**
@@ -18,30 +18,42 @@ const LOOK = 1_000;
  */
 export class Borrowers<T> {
   readonly #lease: Lease;
+  /** The same without a grace. */
+  readonly #graceless: Lease;
   readonly #keys = new Map<string, { borrower: Borrower; beside: T }>();
   /** The number of the last question of all keys: an answer to one of a key that was dropped is late. */
   #asked = 0;
   /** The number of keys at which those that are no longer of use are dropped. */
   #sweepAt = SWEEP_MIN;
   #sweptAt = 0;
-  /** Keys that may have something to return. */
+  /** Keys that may have something to tell. */
   #due: string[] = [];
   #lookedAt = 0;
   /** A clock that does not go back: the latest instant, and by how much the clock was set back. */
   #latest = 0;
   #behind = 0;
+  /** Whether the store has answered the last question. While it does not, no key gets a grace. */
+  #isUp = true;
+  /** When new keys get a grace again: some that should have none were forgotten for want of room. */
+  #graceFrom = 0;
 
   constructor(lease: Lease) {
     this.#lease = lease;
+    this.#graceless = { ...lease, grace: 0 };
   }
 
   /** What a check of this key gets without the lender: see `decide`. If that is nothing, nothing has happened. */
   answer(key: string, policy: Policy, cost: number, told: number): Answer | undefined {
     const borrower = this.#keys.get(key)?.borrower;
     if (!borrower) return undefined;
-    const answer = borrower.answer(policy, cost, this.#lease, this.#read(told), this.#asked + 1);
+    const answer = borrower.answer(policy, cost, this.#given, this.#read(told), this.#asked + 1);
     if (answer) this.#asked += 1;
-    return answer;
+    return this.#noted(key, answer);
+  }
+
+  /** The lease by which keys are decided now. */
+  get #given(): Lease {
+    return this.#isUp ? this.#lease : this.#graceless;
   }
 
   /**
@@ -57,16 +69,23 @@ export class Borrowers<T> {
     const kept = this.#keys.get(key);
     if (kept) {
       if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
-      return kept.borrower.decide(policy, cost, this.#lease, now, nth, until);
+      return this.#noted(key, kept.borrower.decide(policy, cost, this.#given, now, nth, until));
     }
     if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
     const borrower = new Borrower(policy, now);
     this.#keys.set(key, { borrower, beside });
-    return { kind: "ask", asked: borrower.giveUp(cost, this.#lease, now, nth) };
+    return this.#noted(key, borrower.decide(policy, cost, now < this.#graceFrom ? this.#graceless : this.#given, now, nth));
+  }
+
+  /** Notes a key whose store is to be told. */
+  #noted<V extends Verdict | undefined>(key: string, verdict: V): V {
+    if (verdict === UNTOLD) this.#due.push(key);
+    return verdict;
   }
 
   /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
   answered(key: string, nth: number, answer: LoanAnswer | undefined): void {
+    this.#isUp = answer !== undefined;
     this.#keys.get(key)?.borrower.answered(nth, answer);
   }
 
@@ -81,22 +100,42 @@ export class Borrowers<T> {
   }
 
   /**
-   * A question that nobody waits for, with its key: an idle borrower returns its loan. It is asked with a cost of 0. Call it again until
-   * it returns nothing. It looks for idle borrowers once a second.
+   * A question that nobody waits for, with its key: a borrower tells what it owes, or an idle one returns its loan. It is asked with a cost
+   * of 0. Call it again until it returns nothing. It looks for idle borrowers once a second.
    */
   due(told: number): { key: string; asked: Asked; beside: T } | undefined {
-    const now = Math.max(this.#latest, later(told, this.#behind));
-    if (since(now, this.#lookedAt) >= LOOK) {
-      this.#lookedAt = now;
-      this.#due = [];
-      for (const [key, { borrower }] of this.#keys) if (borrower.isDue(this.#lease, now)) this.#due.push(key);
-    }
+    const now = this.#look(told);
     for (let key = this.#due.pop(); key !== undefined; key = this.#due.pop()) {
       const kept = this.#keys.get(key);
       if (!kept?.borrower.isDue(this.#lease, now)) continue;
-      return { key, asked: kept.borrower.giveUp(0, { ...this.#lease, slice: 0 }, now, ++this.#asked), beside: kept.beside };
+      const lease = kept.borrower.grace.owed > 0 ? this.#lease : { ...this.#lease, slice: 0 };
+      return { key, asked: kept.borrower.giveUp(0, lease, now, ++this.#asked), beside: kept.beside };
     }
     return undefined;
+  }
+
+  /** Whether `due` may have a question. */
+  mayBeDue(told: number): boolean {
+    this.#look(told);
+    return this.#due.length > 0;
+  }
+
+  /** Looks for keys that have something to tell. Returns the time. */
+  #look(told: number): number {
+    const now = Math.max(this.#latest, later(told, this.#behind));
+    if (since(now, this.#lookedAt) < LOOK) return now;
+    this.#lookedAt = now;
+    this.#due = [];
+    // One question finds out whether the store is back. The next one is of another key, as those of one may always fail.
+    let [probe, first]: [string | undefined, number] = [undefined, 0];
+    for (const [key, { borrower }] of this.#keys) {
+      if (!borrower.isDue(this.#lease, now)) continue;
+      const { askedAt, grace } = borrower;
+      if (this.#isUp || grace.owed === 0) this.#due.push(key);
+      else if (probe === undefined || askedAt < first || (askedAt === first && key < probe)) [probe, first] = [key, askedAt];
+    }
+    if (probe !== undefined) this.#due.push(probe);
+    return now;
   }
 
   /**
@@ -115,9 +154,15 @@ export class Borrowers<T> {
    * once in a lifetime.
    */
   #hasRoom(now: number): boolean {
-    const keys = this.#keys;
-    if (keys.size >= this.#sweepAt && (keys.size < KEYS_MAX || since(now, this.#sweptAt) >= this.#lease.lifetime)) {
-      for (const [key, { borrower }] of keys) if (!borrower.isOfUse(this.#lease, now)) keys.delete(key);
+    const [keys, isFull] = [this.#keys, this.#keys.size >= KEYS_MAX];
+    if (keys.size >= this.#sweepAt && (!isFull || since(now, this.#sweptAt) >= this.#lease.lifetime)) {
+      for (const [key, { borrower }] of keys) {
+        const { until } = borrower.grace;
+        const suspects = this.#lease.grace > 0 && now < until;
+        if (borrower.isOfUse(this.#lease, now) || (suspects && !isFull)) continue;
+        if (suspects) this.#graceFrom = Math.max(until, this.#graceFrom);
+        keys.delete(key);
+      }
       this.#sweepAt = Math.min(Math.max(keys.size * 2, SWEEP_MIN), KEYS_MAX);
       this.#sweptAt = now;
     }

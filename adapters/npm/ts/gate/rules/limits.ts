@@ -68,13 +68,16 @@ function inFile(message: string): string {
 /** The lease of a limit: `true`, `false`, or a table of the bounds. */
 function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
   const { isOn } = item;
-  if (isOn === undefined) item.only(["slice", "lifetime_ms"]);
+  if (isOn === undefined) item.only(["slice", "lifetime_ms", "grace"]);
   const slice = item.numberIn("slice", 1, MAX_UNITS) ?? 50;
   const lifetimeMs = item.numberIn("lifetime_ms", 1, LIFETIME_MAX) ?? LIFETIME_MAX;
+  const grace = item.numberIn("grace", 0, slice) ?? 0;
   if (isOn === false) return undefined;
   const refused = policies.find((policy) => policy && !canLend(policy));
   if (refused) throw item.invalid(`${unlendable(refused)}, or delete lease`);
-  return { slice, lifetimeMs };
+  const least = Math.min(...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
+  if (grace > least) throw item.invalid(`a grace of ${grace} is more than the limit of ${least}; write at most ${least}`);
+  return { slice, lifetimeMs, grace };
 }
 
 /** What of a policy cannot be lent, and what to write instead. */

@@ -59,9 +59,10 @@ export abstract class Scripts extends Asking<Words> {
     return ["eval", scriptOf(script, this.#options.keyLocking), ...command.slice(2)];
   }
 
-  /** Whether a command may be sent among others. Those know the words of two scripts. */
-  protected mayJoin(call: Call): boolean {
-    return wordsOf(call).script !== LENDING;
+  /** Whether a command may be sent among others. Those know no words for states with loans but a borrower's. */
+  protected mayJoin({ noted }: Call): boolean {
+    const { what, loan } = noted as Asked<Words>;
+    return what.script !== LENDING || loan !== undefined;
   }
 
   /** Notes that the command is sent among others. */

@@ -31,8 +31,8 @@ export class Rest extends Scripts {
 
   /** The answers contain the states, so that long ones of some clients could make the answer to several too long or too late for all. */
   protected override carry(command: Command, call: Call): Promise<unknown> {
-    const { signal } = call;
-    if (this.#statesAreLong || !this.mayJoin(call) || this.#batches.isAlone(signal)) {
+    const { signal, isTogether } = call;
+    if (this.#statesAreLong || !this.mayJoin(call) || (!isTogether && this.#batches.isAlone(signal))) {
       return this.#batches.say(this.alone(command, call), signal);
     }
     this.joins(call);
