@@ -96,7 +96,14 @@ impl Limit {
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());
             let tells = self.store.clock == Clock::Server || has_token || matches!(operation, Operation::Settle(_));
             match with_bytes(length, |bytes| answer(&operation, tells, script, bytes))? {
-                Some(applied) => Ok(operation.replied(applied)?.decided().map_or(0, leave)),
+                Some(applied) => {
+                    // The package has a decision of a refund and a block, too.
+                    let (policy, keys) = (operation.policy(), operation.keys());
+                    let standing = Operation::Peek(Check::new(policy, keys, operation.now()).cost(0));
+                    let is_done = matches!(operation, Operation::Refund(_) | Operation::Block(_));
+                    let reply = if is_done { standing } else { operation }.replied(applied)?;
+                    Ok(reply.decided().map_or(0, leave))
+                }
                 None => Ok(1),
             }
         })
