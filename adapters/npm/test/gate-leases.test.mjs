@@ -65,7 +65,7 @@ describe("a limit with a lease", () => {
   test("gives the first requests of a key its grace", async () => {
     const gate = gateOn(onRedis);
     assert.deepEqual(await ask(gate, "/graced", 2), { passed: 2, origins: { lease: 2 } });
-    assert.match(await gate.explain(request("/graced")), /\nlease {4}at most 50 units, for at most 60000 ms, and 2 units before the first answer\n/);
+    assert.match(await gate.explain(request("/graced")), /\nlease {4}at most 50 units, for at most 60000 ms, and 2 units before the first answer; each process or isolate may exceed the limit by so many\n/);
   });
 
   test("on a store that does not borrow is an error", () => {

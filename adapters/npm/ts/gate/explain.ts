@@ -78,7 +78,8 @@ function keyLine(sender: Sender, dimension: string): string {
 
 /** Such as `at most 50 units, for at most 60000 ms`. */
 export function boundsOf({ slice, lifetimeMs, grace }: Lease): string {
-  return `at most ${slice} units, for at most ${lifetimeMs} ms${grace > 0 ? `, and ${grace} units before the first answer` : ""}`;
+  const more = grace > 0 ? `, and ${grace} units before the first answer; each process or isolate may exceed the limit by so many` : "";
+  return `at most ${slice} units, for at most ${lifetimeMs} ms${more}`;
 }
 
 /** The algorithm and the numbers of a quota. */
