@@ -93,7 +93,7 @@ async fn every_model_keeps_to_what_its_target_declares() -> Result<()> {
         assert!(wrong.is_none(), "{}: {wrong:?}", target.name());
         assert!(report.count(Verdict::Pass) > 0, "{}", target.name());
     }
-    // All but the one whose emulator never limits.
-    assert_eq!(modelled, ALL.len() - 1);
+    // All but the one whose emulator never limits, and the one with a grace, which a simulated isolate tells at other times.
+    assert_eq!(modelled, ALL.len() - 2);
     Ok(())
 }

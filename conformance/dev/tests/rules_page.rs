@@ -178,6 +178,8 @@ fn a_number_is_read_within_its_bounds_only() -> Result<()> {
             let (least, most) = bounds.split_once(" to ").ok_or("no bounds")?;
             let number = |text: &str| if text == "2^51" { Ok(1 << 51) } else { text.replace(',', "").parse::<i64>() };
             let (least, most) = (number(least)?, number(most)?);
+            // A grace is at most the slice, which is 50 in the example.
+            let most = if row.key() == "grace" { 50 } else { most };
             for (value, fits) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
                 for file in with(&section, row.key(), &format!("{} = {value}", row.key())) {
                     assert_eq!(read(&file).is_ok(), fits, "{} = {value}: {:?}", row.key(), read(&file).err());
