@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::bars::chosen;
 use super::fleet::Outcome;
-use super::page::{COLOURS, MARK, percent, shape};
+use super::marks::{COLOURS, MARK, percent, shape};
 use crate::page::grouped;
 
 const WIDTH: f64 = 440.0;
