@@ -202,7 +202,7 @@ impl Borrower {
         let then = waited_until.unwrap_or(now);
         if self.is_of_another(check) {
             self.change(check);
-            self.grace.change(now + lease.lifetime);
+            self.grace.change(now, now + lease.lifetime);
         }
         if let Some(loan) = &mut self.loan
             && loan.spend(check.cost, then, waited_until.is_some())

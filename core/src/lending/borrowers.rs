@@ -115,7 +115,7 @@ impl<T> Borrowers<T> {
             let was_silent = kept.borrower.is_silent();
             let verdict = kept.borrower.decide(check, &lease, now, self.asked, waited_until);
             if kept.borrower.is_silent() && !was_silent {
-                self.due.push(key.into());
+                note(&mut self.due, key);
             }
             return verdict;
         }
@@ -126,7 +126,7 @@ impl<T> Borrowers<T> {
         let grace = if now < self.grace_from { 0 } else { lease.grace };
         let verdict = borrower.first(check, &Lease { grace, ..lease }, now, self.asked);
         if borrower.is_silent() {
-            self.due.push(key.into());
+            note(&mut self.due, key);
         }
         self.keys.insert(key, Kept { borrower, beside: beside() });
         verdict
@@ -234,5 +234,13 @@ impl<T> Borrowers<T> {
             self.swept_at = now;
         }
         self.keys.len() < KEYS_MAX
+    }
+}
+
+/// Notes a key that has something to tell. A host that never asks what nobody waits for must not fill the memory; one that does looks for
+/// what was not noted.
+fn note(due: &mut Vec<String>, key: &str) {
+    if due.len() < KEYS_MAX {
+        due.push(key.into());
     }
 }

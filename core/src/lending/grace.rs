@@ -62,7 +62,8 @@ impl Grace {
         self.is_lost &= self.owed > 0;
         let quotas = decision.quotas();
         let is_left = |quota: &QuotaStatus| quota.remaining().is_some_and(|left| left > 0);
-        let is_half_left = |quota: &QuotaStatus| quota.remaining().is_some_and(|left| left >= quota.limit() - left);
+        let is_half_left =
+            |quota: &QuotaStatus| quota.remaining().is_some_and(|left| left >= quota.limit().saturating_sub(left));
         let sight = match self.sight(from) {
             Sight::Overdrawn => Sight::Overdrawn,
             _ if told > 0 && !(decision.is_allowed() && quotas.iter().all(is_left)) => Sight::Overdrawn,
@@ -74,8 +75,8 @@ impl Grace {
     }
 
     /// The key has another policy now, by which it has not been seen.
-    pub(super) fn change(&mut self, until: UnixMillis) {
-        if self.sight == Sight::Good {
+    pub(super) fn change(&mut self, now: UnixMillis, until: UnixMillis) {
+        if self.sight(now) == Sight::Good {
             (self.sight, self.until) = (Sight::Near, until);
         }
     }

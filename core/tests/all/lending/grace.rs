@@ -155,6 +155,17 @@ fn a_key_of_another_policy_gets_none_until_it_is_seen_by_it() {
 }
 
 #[test]
+fn nor_does_one_whose_last_sight_is_no_longer_true() {
+    let (mut store, mut here) = (Store::new(Quota::fixed_window(10, MINUTE)), borrowers(1));
+    store.used(6);
+    assert!(store.admits(&mut here, "k"));
+    assert_eq!(store.told(&mut here), 1);
+    store.now = store.now + Millis::from_secs(63);
+    store.policy = policy(Quota::fixed_window(5, MINUTE));
+    store.asks(&mut here, "k");
+}
+
+#[test]
 fn what_is_owed_is_told_until_it_is_answered_and_fails_no_check() {
     let (mut store, mut here) = (Store::new(Quota::fixed_window(100, MINUTE)), borrowers(1));
     assert!(store.admits(&mut here, "k"));

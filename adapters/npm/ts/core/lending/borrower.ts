@@ -160,7 +160,7 @@ export class Borrower {
   decide(policy: Policy, cost: number, lease: Lease, now: number, nth: number, waitedUntil?: number): Verdict {
     if (this.isOfAnother(policy)) {
       this.#policy = this.#change(policy);
-      this.grace.change(later(now, lease.lifetime));
+      this.grace.change(now, later(now, lease.lifetime));
     }
     const answer = this.answer(policy, cost, lease, now, nth, waitedUntil);
     if (answer) return answer;

@@ -79,7 +79,7 @@ export class Borrowers<T> {
 
   /** Notes a key whose store is to be told. */
   #noted<V extends Verdict | undefined>(key: string, verdict: V): V {
-    if (verdict === UNTOLD) this.#due.push(key);
+    if (verdict === UNTOLD && this.#due.length < KEYS_MAX) this.#due.push(key);
     return verdict;
   }
 

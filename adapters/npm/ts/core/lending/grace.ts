@@ -70,8 +70,8 @@ export class Grace {
   }
 
   /** The key has another policy now, by which it has not been seen. */
-  change(until: number): void {
-    if (this.#seen === GOOD) [this.#seen, this.until] = [NEAR, until];
+  change(now: number, until: number): void {
+    if (this.#sight(now) === GOOD) [this.#seen, this.until] = [NEAR, until];
   }
 
   #sight(now: number): typeof GOOD | typeof NEAR | typeof OVERDRAWN {
