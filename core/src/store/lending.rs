@@ -19,7 +19,7 @@ use crate::{Accuracy, Decision, Drift, Error, ErrorKind, Floor, Key, Keys, Milli
 /// Keep one for the life of the isolate or process, because it holds the loans. Policies that
 /// [cannot be lent](crate::lending#what-can-be-lent), checks with a token and settlements are plain calls.
 ///
-/// - **Ceiling:** the limit, as without loans. **Floor:** [`lending_capabilities`].
+/// - **Ceiling:** the limit, as without loans, and a [grace](crate::lending#grace) for each borrower, if there is one. **Floor:** [`lending_capabilities`].
 /// - A decision from a loan has no `remaining`, because the borrower does not know what others have left.
 /// - A check that finds the loan spent while the next one is under way waits for it, if that is probably enough: of many requests at
 ///   once for one key, one calls the store. It waits once at most, and then makes a call of its own, also if the other one has failed.
