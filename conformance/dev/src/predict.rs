@@ -31,6 +31,9 @@ const ISOLATES: usize = 3;
 /// The lease of the suite's guests.
 const LEASE: Lease = Lease::new(10, Millis::from_secs(2));
 
+/// The same with a grace.
+const GRACED: Lease = Lease { in_background: true, grace: 1, ..LEASE };
+
 /// How the simulator models a target and its emulator.
 #[derive(Clone, Copy)]
 struct Emulator {
@@ -47,6 +50,8 @@ struct Emulator {
 fn emulator(target: &str) -> Option<Emulator> {
     let of = |model| Emulator { model, apart: false, at_once: 2, operation_us: 100 };
     let apart = |model| Emulator { apart: true, ..of(model) };
+    // What a grace admits shows how many requests are at each of them when a burst begins: two, about.
+    let graced = |lends: fn(Lease) -> Model| Emulator { at_once: 2 * ISOLATES, ..of(lends(GRACED)) };
     Some(match target {
         "memory" | "js-memory" => of(Model::Memory),
         "netlify-blobs" | "deno-kv" => of(Model::Versioned),
@@ -56,6 +61,7 @@ fn emulator(target: &str) -> Option<Emulator> {
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
         "cloudflare-do-leased" => of(Model::Leases(LEASE)),
         "redis-leased" | "upstash-leased" => of(Model::ExactLeases(LEASE)),
+        "redis-leased-grace" => graced(Model::ExactLeases),
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
         "fastly-kv" => apart(Model::FastlyKv),
