@@ -5,6 +5,8 @@ use std::pin::Pin;
 #[cfg(feature = "std")]
 use std::task::{Context, Waker};
 
+#[cfg(feature = "lending")]
+pub use crate::batches::Batches;
 #[cfg(any(feature = "gate", feature = "serde"))]
 pub use crate::suggestion::Suggestion;
 /// Integers of few bytes.

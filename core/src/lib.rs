@@ -24,6 +24,8 @@
 extern crate alloc;
 
 pub mod algorithm;
+#[cfg(feature = "lending")]
+mod batches;
 mod client_ip;
 mod codec;
 mod decision;

@@ -105,6 +105,12 @@ impl<'a> Call<'a> {
         is_small && is_early && (1..=limit).contains(&cost) && !policy.charges_denied()
     }
 
+    /// Whether a borrower tells something, and nobody waits for a decision.
+    #[cfg(feature = "rest")]
+    pub(crate) fn only_tells(&self) -> bool {
+        self.question.is_some() && self.operation.cost() == 0
+    }
+
     /// Passes what follows a script or its SHA-1 in a command: the number of keys, the keys, and `ARGV`.
     pub fn words(&self, script: Script, mut give: impl FnMut(&str)) {
         let mut digits = itoa::Buffer::new();

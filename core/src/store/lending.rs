@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
+use core::mem;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -154,7 +155,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// [in the background](Lease::in_background), and when a check was dropped. `clock` is the caller's clock.
     ///
     /// `pause` is a timer of the host's, of [`PAUSE`](crate::lending::PAUSE) or less. What can wait, waits for it, and is then told at
-    /// once: a store that takes several calls in one trip takes these. While one call of this waits, others leave it to that one.
+    /// once: a store that takes several calls in one trip takes these. Whoever drives one of them drives all. While one call of this waits, others leave it to that one.
     pub async fn after(&self, clock: impl Fn() -> UnixMillis, pause: impl Future<Output = ()>) {
         let has = self.has_to_tell(clock());
         if has == ToTell::Now || has == ToTell::Soon && self.pausing.passed(pause).await {
@@ -174,28 +175,17 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
 
     /// Tells it.
     pub(crate) async fn tell(&self, now: UnixMillis) {
-        let mut told = Vec::new();
-        let ask = |name: String, asked, whose| async move {
-            // If it fails, the units stay lent until the loan ends, and what is owed is told again.
-            let _ = self.ask(&name, whose, now, 0, asked).await;
-        };
         loop {
-            let dropped = self.kept().dropped.pop_front();
-            if let Some(question) = dropped {
-                told.push(Box::pin(async move { self.finish(&question).await }) as BoxFuture<'_, ()>);
-                continue;
-            }
-            let later = (told.len() < TOLD_AT_ONCE_MAX).then(|| self.kept().later(now)).flatten();
-            let is_last = later.is_none() && told.len() < TOLD_AT_ONCE_MAX;
-            if let Some((name, asked, whose)) = later {
-                told.push(Box::pin(ask(name, asked, whose)));
-                continue;
-            }
-            poll_fn(|context| {
-                told.retain_mut(|one| one.as_mut().poll(context).is_pending());
-                if told.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            let (mut told, later) = {
+                let mut kept = self.kept();
+                let told: Vec<_> = mem::take(&mut kept.dropped).into();
+                let later = core::iter::from_fn(|| kept.later(now)).take(TOLD_AT_ONCE_MAX);
+                (told, later.collect::<Vec<_>>())
+            };
+            let is_last = later.len() < TOLD_AT_ONCE_MAX;
+            // Of those that fail, the units stay lent until the loans end, and what is owed is told again.
+            told.extend(self.begin(later, now, 0));
+            self.finish(&told).await;
             if is_last {
                 return;
             }
@@ -209,7 +199,6 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     }
 
     /// Asks a borrower's question along with a check of this cost.
-    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
     async fn ask(
         &self,
         name: &str,
@@ -218,28 +207,52 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
         cost: u64,
         asked: NumberedQuestion,
     ) -> Result<Decision, Error> {
-        let lender = Arc::clone(&self.lender);
-        let call = Box::pin(async move {
-            let (policy, key) = whose;
-            lender.lend(Check::new(&policy, &key, now).cost(cost), asked.question).await
-        });
-        let question = Arc::new(UnderWay::new(name.into(), asked.nth, call));
-        self.kept().questions.begin(Arc::clone(&question));
-        self.finish(&question).await;
-        question.take().unwrap_or_else(|| {
+        let questions = self.begin([(name.into(), asked, whose)], now, cost);
+        self.finish(&questions).await;
+        questions[0].take().unwrap_or_else(|| {
             let message = "the call has ended without an answer; the request may have been charged";
             Err(Error::new(ErrorKind::Contended, message))
         })
     }
 
-    /// Waits until a question has ended. If this is dropped before, the question is kept.
-    async fn finish(&self, question: &Arc<UnderWay<'s>>) {
-        let asking = Asking { limiter: self, question };
-        poll_fn(|context| asking.limiter.poll(asking.question, context)).await;
+    /// Begins to ask borrowers' questions, each along with a check of this cost.
+    fn begin(
+        &self,
+        questions: impl IntoIterator<Item = (String, NumberedQuestion, Whose)>,
+        now: UnixMillis,
+        cost: u64,
+    ) -> Vec<Arc<UnderWay<'s>>> {
+        let questions = UnderWay::all(questions.into_iter().map(|(name, asked, whose)| {
+            let lender = Arc::clone(&self.lender);
+            let call = async move {
+                let (policy, key) = whose;
+                lender.lend(Check::new(&policy, &key, now).cost(cost), asked.question).await
+            };
+            (name, asked.nth, Box::pin(call) as BoxFuture<'s, _>)
+        }));
+        let mut kept = self.kept();
+        questions.iter().for_each(|question| kept.questions.begin(Arc::clone(question)));
+        questions
     }
 
-    fn poll(&self, question: &UnderWay<'s>, context: &Context<'_>) -> Poll<()> {
-        question.poll(context, |answer| {
+    /// Waits until questions have ended. If this is dropped before, they are kept.
+    async fn finish(&self, questions: &[Arc<UnderWay<'s>>]) {
+        let asking = Asking { limiter: self, questions };
+        let mut left: Vec<_> = questions.iter().collect();
+        poll_fn(|context| {
+            let mut last = None::<&UnderWay<'s>>;
+            left.retain(|question| {
+                let drives = !last.is_some_and(|last| last.began_with(question));
+                last = Some(question);
+                asking.limiter.poll(question, drives, context).is_pending()
+            });
+            if left.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn poll(&self, question: &UnderWay<'s>, drives: bool, context: &Context<'_>) -> Poll<()> {
+        question.poll(context, drives, |answer| {
             // What decides in place of a store that is down does not know the loans. They go on as if the question had failed.
             let lent = answer.as_ref().ok().filter(|answer| answer.decision.origin() != Origin::Fallback);
             self.kept().answered(question, lent);
@@ -250,7 +263,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     /// Waits until another check's question has ended, and returns the time that took.
     async fn wait(&self, question: &UnderWay<'s>) -> Millis {
         let began = Instant::now();
-        poll_fn(|context| self.poll(question, context)).await;
+        poll_fn(|context| self.poll(question, true, context)).await;
         // Rounded up, because what was granted may have ended within the last part.
         Millis::new(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1))
     }
@@ -259,7 +272,7 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
     async fn look_for_answer(&self, name: &str) {
         let Some(question) = self.kept().dropped_question(name) else { return };
         poll_fn(|context| {
-            if self.poll(&question, context).is_ready() {
+            if self.poll(&question, true, context).is_ready() {
                 self.kept().dropped.retain(|other| !Arc::ptr_eq(other, &question));
             }
             Poll::Ready(())
@@ -384,18 +397,20 @@ fn own(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Result<Whose, Erro
     Ok((Arc::new(check.policy.clone()), check.keys.single(check.policy)?.clone()))
 }
 
-/// A check that waits for the end of its question.
+/// Who waits for the end of questions.
 struct Asking<'a, 's, L: Limiter + 's> {
     limiter: &'a LendingLimiter<'s, L>,
-    question: &'a Arc<UnderWay<'s>>,
+    questions: &'a [Arc<UnderWay<'s>>],
 }
 
 impl<'s, L: Limiter + 's> Drop for Asking<'_, 's, L> {
-    /// Keeps the question, even if its check is dropped.
+    /// Keeps the questions, even if what waits for them is dropped.
     fn drop(&mut self) {
-        // Not while the questions are locked: an answer that comes locks them, too.
-        if !self.question.has_ended() {
-            self.limiter.kept().keep_dropped(self.question);
+        for question in self.questions {
+            // Not while the questions are locked: an answer that comes locks them, too.
+            if !question.has_ended() {
+                self.limiter.kept().keep_dropped(question);
+            }
         }
     }
 }

@@ -19,53 +19,95 @@ pub(super) struct UnderWay<'s> {
     /// The key that it is about.
     pub(super) name: String,
     pub(super) nth: u64,
-    call: Mutex<Call<'s>>,
+    /// Its place among the calls that began with it.
+    place: usize,
+    calls: Arc<Calls<'s>>,
+}
+
+/// Calls that began together. Whoever drives one of them drives all, as one task: a store that sends what a task asks at once in one
+/// request sends these so.
+struct Calls<'s> {
+    calls: Mutex<Vec<Call<'s>>>,
     tasks: Arc<Tasks>,
 }
 
 enum Call<'s> {
     Asking(BoxFuture<'s, Result<Answer, Error>>),
+    Answered(Result<Answer, Error>),
     /// What the check gets that has asked, until it takes it.
     Ended(Option<Result<Decision, Error>>),
 }
 
 impl<'s> UnderWay<'s> {
-    pub(super) fn new(name: String, nth: u64, call: BoxFuture<'s, Result<Answer, Error>>) -> Self {
-        Self { name, nth, call: Mutex::new(Call::Asking(call)), tasks: Arc::default() }
+    /// Questions that begin together: of a key, with a number, and how to ask it.
+    #[cfg_attr(target_arch = "wasm32", expect(clippy::arc_with_non_send_sync, reason = "there is one thread"))]
+    pub(super) fn all(
+        questions: impl IntoIterator<Item = (String, u64, BoxFuture<'s, Result<Answer, Error>>)>,
+    ) -> Vec<Arc<Self>> {
+        let (named, calls): (Vec<_>, Vec<_>) =
+            questions.into_iter().map(|(name, nth, call)| ((name, nth), Call::Asking(call))).unzip();
+        let calls = Arc::new(Calls { calls: Mutex::new(calls), tasks: Arc::default() });
+        let numbered = named.into_iter().enumerate();
+        numbered.map(|(place, (name, nth))| Arc::new(Self { name, nth, place, calls: Arc::clone(&calls) })).collect()
     }
 
-    /// Goes on with the call. `ended` takes its answer, before anybody learns that it is there.
+    /// Whether both began together, so that who drives one drives the other, too.
+    pub(super) fn began_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.calls, &other.calls)
+    }
+
+    /// Goes on with the call, and with those that began with it if it `drives` them. `ended` takes its answer, before anybody learns that it
+    /// is there.
     pub(super) fn poll(
         &self,
         context: &Context<'_>,
+        drives: bool,
         ended: impl FnOnce(Result<Answer, Error>) -> Result<Decision, Error>,
     ) -> Poll<()> {
-        self.tasks.add(context.waker());
-        let mut wakes = Wakes(Some(&self.tasks));
-        // A call that has panicked has ended.
-        let Ok(mut call) = self.call.lock() else { return Poll::Ready(()) };
-        let Call::Asking(asking) = &mut *call else { return Poll::Ready(()) };
-        match asking.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&self.tasks)))) {
-            Poll::Ready(answer) => {
+        let Calls { calls, tasks } = &*self.calls;
+        tasks.add(context.waker());
+        let mut wakes = Wakes(Some(tasks));
+        // Calls of which one has panicked have ended.
+        let Ok(mut calls) = calls.lock() else { return Poll::Ready(()) };
+        let mut is_news = false;
+        if drives {
+            let waker = Waker::from(Arc::clone(tasks));
+            for call in &mut *calls {
+                if let Call::Asking(asking) = call
+                    && let Poll::Ready(answer) = asking.as_mut().poll(&mut Context::from_waker(&waker))
+                {
+                    *call = Call::Answered(answer);
+                    is_news = true;
+                }
+            }
+        }
+        let call = &mut calls[self.place];
+        match mem::replace(call, Call::Ended(None)) {
+            Call::Answered(answer) => {
                 *call = Call::Ended(Some(ended(answer)));
                 Poll::Ready(())
             }
-            Poll::Pending => {
-                wakes.0 = None;
-                Poll::Pending
+            other => {
+                let is_over = matches!(other, Call::Ended(_));
+                *call = other;
+                if !is_news {
+                    wakes.0 = None;
+                }
+                if is_over { Poll::Ready(()) } else { Poll::Pending }
             }
         }
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.call.lock().is_ok_and(|call| matches!(*call, Call::Ended(_))) || self.call.is_poisoned()
+        let calls = self.calls.calls.lock();
+        calls.map_or(true, |calls| matches!(calls[self.place], Call::Ended(_)))
     }
 
     /// What the check gets that has asked.
     pub(super) fn take(&self) -> Option<Result<Decision, Error>> {
-        match &mut *self.call.lock().ok()? {
+        match &mut self.calls.calls.lock().ok()?[self.place] {
             Call::Ended(decided) => decided.take(),
-            Call::Asking(_) => None,
+            Call::Asking(_) | Call::Answered(_) => None,
         }
     }
 }
@@ -76,7 +118,7 @@ impl fmt::Debug for UnderWay<'_> {
     }
 }
 
-/// The tasks that wait for a call.
+/// The tasks that wait for calls.
 #[derive(Default)]
 struct Tasks(Mutex<Vec<Waker>>);
 
@@ -104,7 +146,7 @@ impl Wake for Tasks {
     }
 }
 
-/// Wakes the tasks once the call is unlocked: it has ended.
+/// Wakes the tasks once the calls are unlocked: one has ended.
 struct Wakes<'a>(Option<&'a Arc<Tasks>>);
 
 impl Drop for Wakes<'_> {

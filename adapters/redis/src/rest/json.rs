@@ -1,4 +1,4 @@
-//! The JSON that the protocol needs: a command is an array of strings, an answer an object with one string or number.
+//! The JSON that the protocol needs: a command is an array of strings, an answer an object with a string, a number, or some strings.
 //!
 //! On WebAssembly, the whole module is loaded before the first request is served, and a JSON library would be a fifth of it.
 
@@ -7,8 +7,16 @@
 pub(crate) enum Reply {
     Text(String),
     Integer,
+    Texts(Vec<String>),
     /// An error that the database returned.
     Error(String),
+}
+
+impl Reply {
+    /// Whether the database does not have the script.
+    pub(crate) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Error(text) if text.starts_with("NOSCRIPT"))
+    }
 }
 
 /// Encodes the words of a command as JSON.
@@ -79,11 +87,26 @@ impl Parser<'_> {
         if self.0.starts_with('"') {
             return self.string().map(Reply::Text);
         }
+        if self.token("[").is_some() {
+            return self.texts().map(Reply::Texts);
+        }
         let digits = self.0.strip_prefix('-').unwrap_or(self.0);
         let after = digits.trim_start_matches(|digit: char| digit.is_ascii_digit());
         let is_whole = after.len() < digits.len() && !after.starts_with(['.', 'e', 'E']);
         self.0 = after;
         is_whole.then_some(Reply::Integer)
+    }
+
+    /// Parses strings up to a closing bracket.
+    fn texts(&mut self) -> Option<Vec<String>> {
+        let mut texts = Vec::new();
+        while self.token("]").is_none() {
+            if !texts.is_empty() {
+                self.token(",")?;
+            }
+            texts.push(self.string()?);
+        }
+        Some(texts)
     }
 
     fn string(&mut self) -> Option<String> {
@@ -157,6 +180,8 @@ mod tests {
             prop_assert_eq!(answer("result", text.clone().into()), Some(Reply::Text(text.clone())));
             prop_assert_eq!(answer("error", text.clone().into()), Some(Reply::Error(text.clone())));
             prop_assert_eq!(answer("result", number.into()), Some(Reply::Integer));
+            let texts = vec![text.clone(), String::new(), text.clone()];
+            prop_assert_eq!(answer("result", texts.clone().into()), Some(Reply::Texts(texts)));
             let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
             prop_assert_eq!(reply(&format!("{{\"result\":\"{escaped}\"}}")), Some(Reply::Text(text)));
         }
@@ -195,7 +220,13 @@ mod tests {
             "{\"result\":1.5}",
             "{\"result\":1e3}",
             "{\"result\":-}",
-            "{\"result\":[\"a\"]}",
+            "{\"result\":[\"a\",1]}",
+            "{\"result\":[\"a\",]}",
+            "{\"result\":[,]}",
+            "{\"result\":[\"a\" \"b\"]}",
+            "{\"result\":[[]]}",
+            "{\"result\":[\"a\"}",
+            "{\"error\":[\"a\"]}",
             "{\"result\":\"a}",
             "{\"result\":\"a\"",
             "{\"result\":\"a\"}}",
@@ -213,6 +244,7 @@ mod tests {
             assert_eq!(reply(body), None, "{body}");
         }
         assert_eq!(reply(" { \"result\" : \"\\ud83d!\" } \n"), Some(Reply::Text("\u{fffd}!".into())));
+        assert_eq!(reply("{\"result\": [ ] }"), Some(Reply::Texts(Vec::new())));
         assert_eq!(reply("{\"result\":\"a\",\"error\":\"ERR b\"}"), Some(Reply::Error("ERR b".into())));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_core::internal::Batches;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Capabilities, Error, Operation};
@@ -16,7 +17,7 @@ use super::{error, reply};
 use crate::answered::refused;
 use crate::call::Call;
 use crate::overload::{Progress, Start};
-use crate::script::{Script, batch_script};
+use crate::script::{Script, batch_script, batch_sha1};
 use crate::scripts::{Carrier, Command, Scripts};
 
 /// A limiter over Upstash's REST protocol: exact at any concurrency, with one HTTP request for a decision.
@@ -44,7 +45,18 @@ pub struct Rest<T> {
     scripts: Scripts,
     /// Whether the database has run each [`Script`]. Until then, it is sent: the first decision must not take twice as long as others.
     has_script: [AtomicBool; 3],
+    has_batch_script: AtomicBool,
+    batches: Batches<Told, Vec<u8>>,
 }
+
+/// What a borrower tells: the keys and arguments of [`Script::Lending`].
+struct Told {
+    keys: Vec<String>,
+    arguments: Vec<String>,
+}
+
+/// The most that is told in a command, each in less than a kilobyte. The server does nothing else meanwhile.
+const TOLD_MAX: usize = 64;
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Rest<Native> {
@@ -66,7 +78,15 @@ impl<T: Transport> Rest<T> {
     pub fn over(transport: T, config: RestConfig) -> Result<Self, Error> {
         config.check()?;
         let scripts = Scripts::new(config.clock, config.min_ttl, config.locks_keys());
-        Ok(Self { config, transport, progress: Progress::default(), scripts, has_script: Default::default() })
+        Ok(Self {
+            config,
+            transport,
+            progress: Progress::default(),
+            scripts,
+            has_script: Default::default(),
+            has_batch_script: AtomicBool::new(false),
+            batches: Batches::new(TOLD_MAX),
+        })
     }
 
     /// Wraps this store in a limiter.
@@ -120,6 +140,59 @@ impl<T: Transport> Rest<T> {
         }
     }
 
+    /// Sends what a borrower tells, as one command with what others of the same task tell at once.
+    async fn tell(&self, call: &Call<'_>, start: Start, deadline: &T::Deadline) -> Result<Vec<u8>, Error> {
+        let mut words = Vec::new();
+        call.words(Script::Lending, |word| words.push(word.to_owned()));
+        let arguments = words.split_off(1 + call.keys.len());
+        let told = Told { keys: words.split_off(1), arguments };
+        self.batches.ask("", told, |all| self.tell_all(all, start, deadline)).await
+    }
+
+    /// Sends what borrowers tell, and returns the answer to each.
+    async fn tell_all(
+        &self,
+        all: Vec<Told>,
+        start: Start,
+        deadline: &T::Deadline,
+    ) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+        let command = |name: &str, text: &str| {
+            let number = |count: usize, word: &mut dyn FnMut(&str)| word(&count.to_string());
+            json::command(|word| {
+                word(name);
+                word(text);
+                number(all.iter().map(|told| told.keys.len()).sum(), word);
+                all.iter().flat_map(|told| &told.keys).for_each(|key| word(key));
+                for Told { keys, arguments } in &all {
+                    number(keys.len(), word);
+                    number(arguments.len(), word);
+                    arguments.iter().for_each(|argument| word(argument));
+                }
+            })
+        };
+        let mut reply = None;
+        if self.has_batch_script.load(Ordering::Relaxed) {
+            let command = command("EVALSHA", batch_sha1(self.config.locks_keys()));
+            let answer = self.ask(command, start, deadline).await?;
+            reply = (!answer.is_no_script()).then_some(answer);
+        }
+        let reply = match reply {
+            Some(reply) => reply,
+            None => self.ask(command("EVAL", &self.batch_script()), start, deadline).await?,
+        };
+        match reply {
+            Reply::Texts(answers) if answers.len() == all.len() => {
+                self.has_batch_script.store(true, Ordering::Relaxed);
+                let answer = |(answer, told): (String, &Told)| match answer.strip_prefix('-') {
+                    Some(error) => Err(refused(&self.shown(error), &told.keys[0])),
+                    None => Ok(answer.into_bytes()),
+                };
+                Ok(answers.into_iter().zip(&all).map(answer).collect())
+            }
+            other => Err(self.not_what_was_asked_for(other, &all[0].keys[0])),
+        }
+    }
+
     /// The endpoint's text, shortened and without the token, for an error message.
     fn shown(&self, text: &str) -> String {
         let token = &self.config.token;
@@ -148,20 +221,24 @@ impl<T: Transport> Carrier for Rest<T> {
         call: &Call<'_>,
         Command { name, text, script }: Command<'_>,
     ) -> Result<Option<Vec<u8>>, Error> {
+        if call.only_tells() {
+            return self.tell(call, *start, deadline).await.map(Some);
+        }
         let command = json::command(|word| {
             word(name);
             word(text);
             call.words(script, word);
         });
         match self.ask(command, *start, deadline).await? {
+            reply if reply.is_no_script() => Ok(None),
             Reply::Text(text) => Ok(Some(text.into_bytes())),
-            Reply::Error(text) if text.starts_with("NOSCRIPT") => Ok(None),
             other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
         }
     }
 
-    fn has(&self, script: Script, _: &Call<'_>) -> bool {
-        self.has_script[script as usize].load(Ordering::Relaxed)
+    fn has(&self, script: Script, call: &Call<'_>) -> bool {
+        // What is told has a script of its own.
+        call.only_tells() || self.has_script[script as usize].load(Ordering::Relaxed)
     }
 
     fn ran(&self, script: Script, _: &Call<'_>) {

@@ -244,8 +244,12 @@ pub mod rest {
 
     impl Endpoint {
         pub async fn start(server: &Server) -> Self {
+            Self::start_at(server, 0).await
+        }
+
+        pub async fn start_at(server: &Server, port: u16) -> Self {
             let front = Front::new(&server.url(), TOKEN).unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
             let port = listener.local_addr().unwrap().port();
             tokio::spawn(front.clone().serve(listener));
             Self { front, port }

@@ -7,6 +7,8 @@ mod limiters;
 mod model;
 mod replay;
 mod story;
+#[cfg(feature = "rest")]
+mod telling;
 mod versions;
 
 use std::cell::{Cell, RefCell};
