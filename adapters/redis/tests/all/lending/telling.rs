@@ -135,7 +135,7 @@ async fn what_is_on_its_way_is_told_once_if_its_task_is_dropped() {
         let mut after = Box::pin(limiter.after(|| NOW, async {}));
         // The first turn collects the questions, and the second one sends them.
         for _ in 0..2 {
-            std::future::poll_fn(|context| Poll::Ready(assert!(after.as_mut().poll(context).is_pending()))).await;
+            assert!(std::future::poll_fn(|context| Poll::Ready(after.as_mut().poll(context).is_pending())).await);
         }
     }
     limiter.after(|| NOW, async {}).await;
