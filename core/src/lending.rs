@@ -39,7 +39,8 @@
 //!
 //! The borrower decides how much it asks for: what its requests will probably spend in a loan's longest life. It sees what they have
 //! cost in which time. A key's first request asks for nothing, and then loans double as they are spent: a few requests tell little of
-//! those to come.
+//! those to come. What tells of a key that was admitted by [grace](self#grace) asks for what the last keys have usually spent within a
+//! lifetime. If a key's requests come seldom, a loan that is spent is followed by a grace, which asks for the next loan.
 //!
 //! The lender only bounds that. It sees what is left and how many borrow. Far from the limit it lends what is wanted, for the longest
 //! life. Near the limit it lends a borrower's share of half of what is left, for about twice the time that it takes to spend it, and

@@ -15,6 +15,39 @@ pub(super) const fn is_unmissed(units: u64, left: u64) -> bool {
     units <= left / (UNMISSED * LOANS_MAX as u64)
 }
 
+/// What keys usually spend after a first request, within a lifetime each: a mean in which the last keys count most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usual {
+    keys: u64,
+    spent: u64,
+}
+
+/// So many units count of a key: what a few keys spend in great amounts is not usual.
+const OF_A_KEY: u64 = 8;
+
+/// When there are so many keys, half of what is known of them is forgotten.
+const OF_KEYS: u64 = 256;
+
+impl Usual {
+    /// A key's first request.
+    pub(super) const fn begin(&mut self) {
+        if self.keys == OF_KEYS {
+            (self.keys, self.spent) = (self.keys / 2, self.spent / 2);
+        }
+        self.keys += 1;
+    }
+
+    /// A further one of a key that has spent so much.
+    pub(super) fn count(&mut self, spent: u64, cost: u64) {
+        self.spent += cost.min(OF_A_KEY.saturating_sub(spent));
+    }
+
+    /// The units of a key, rounded up.
+    pub(super) fn units(&self) -> u64 {
+        self.spent.div_ceil(self.keys.max(1))
+    }
+}
+
 /// The units that a borrower wants, and the time in which it expects to spend them. Its requests have spent `spent` in `within`, and
 /// `left` are left.
 pub(super) fn wanted(spent: u64, within: Millis, left: u64, lease: &Lease) -> (u64, Millis) {
@@ -30,7 +63,7 @@ pub(super) fn wanted(spent: u64, within: Millis, left: u64, lease: &Lease) -> (u
 
 #[cfg(test)]
 mod tests {
-    use super::{Lease, is_unmissed, wanted};
+    use super::{Lease, Usual, is_unmissed, wanted};
     use crate::Millis;
 
     const MINUTE: Millis = Millis::from_secs(60);
@@ -66,6 +99,29 @@ mod tests {
         assert_eq!(asked(0, 0, 4_096 * 50, 1_000, MINUTE), (50, 50));
         assert_eq!(asked(1, 1_000, 4_096 * 50, 1_000, MINUTE), (50, 50_000));
         assert!(is_unmissed(50, 4_096 * 64 * 50) && !is_unmissed(51, 4_096 * 64 * 50));
+    }
+
+    #[test]
+    fn what_is_usual_is_what_the_last_keys_spend_and_no_key_counts_for_many() {
+        let mut usual = Usual::default();
+        let mut send = |keys: u64, costs: &[u64]| {
+            for _ in 0..keys {
+                usual.begin();
+                costs.iter().fold(0, |spent, cost| {
+                    usual.count(spent, *cost);
+                    spent + cost
+                });
+            }
+            usual.units()
+        };
+        assert_eq!(send(3, &[]), 0);
+        // 4 keys, of which one has spent 3.
+        assert_eq!(send(1, &[1, 1, 1]), 1);
+        // 8 of a million, and of 5 keys.
+        assert_eq!(send(1, &[1, u64::MAX - 1]), 3);
+        assert_eq!(send(2_000, &[3, 2]), 5);
+        // Half is forgotten, and again.
+        assert_eq!((send(2_000, &[]), send(1, &[1])), (0, 1));
     }
 
     #[test]

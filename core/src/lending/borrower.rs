@@ -1,6 +1,6 @@
 //! What a borrower knows of one key.
 
-use super::amount::{is_unmissed, wanted};
+use super::amount::{Usual, is_unmissed, wanted};
 use super::grace::Grace;
 use super::steady::JITTER;
 use super::{Answer, Lease, Question, Returned};
@@ -181,11 +181,11 @@ impl Borrower {
         if self.grace.admits(check.cost, lease.grace, now) {
             return Verdict::Admit { then: None };
         }
-        Verdict::Ask(self.give_up(check.cost, lease, now, nth))
+        Verdict::Ask(self.give_up(check.cost, lease, now, nth, 0))
     }
 
     /// What a check gets at `now`. A question has the next number. A check that has waited for an answer says until when: it was
-    /// counted when it came.
+    /// counted when it came, in what keys usually spend, too.
     pub(super) fn decide(
         &mut self,
         check: &Check<'_>,
@@ -193,11 +193,13 @@ impl Borrower {
         now: UnixMillis,
         nth: u64,
         waited_until: Option<UnixMillis>,
+        usual: &mut Usual,
     ) -> Verdict {
         let busy = self.is_waiting(lease, now);
         if waited_until.is_none() {
-            self.demand.count(check.cost, busy, now, lease);
+            self.demand.count(check.cost, busy, now, lease, usual);
         }
+        let usual = usual.units();
         // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
         let then = waited_until.unwrap_or(now);
         if self.is_of_another(check) {
@@ -208,8 +210,10 @@ impl Borrower {
             && loan.spend(check.cost, then, waited_until.is_some())
         {
             let (mark, free) = (self.demand.units().min(loan.units / 2), loan.free());
-            let low = free < mark || (free == mark && lease.in_background);
-            let then = (low && !busy).then(|| self.ask(0, lease, now, nth));
+            // A request that comes long after this one is admitted by grace, and what tells it asks for the next loan, too.
+            let is_in_no_hurry = self.demand.gap(now) >= IDLE && self.grace.would_admit(lease.grace, now);
+            let low = free < mark || (free == mark && lease.in_background && !is_in_no_hurry);
+            let then = (low && !busy).then(|| self.ask(0, lease, now, nth, usual));
             return Verdict::Admit { then };
         }
         if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && then < denial.until) {
@@ -223,9 +227,9 @@ impl Borrower {
         }
         let keeps = self.loan.is_some_and(|loan| loan.reserved > 0 && then < loan.until);
         Verdict::Ask(if keeps {
-            self.ask(check.cost, lease, now, nth)
+            self.ask(check.cost, lease, now, nth, usual)
         } else {
-            self.give_up(check.cost, lease, now, nth)
+            self.give_up(check.cost, lease, now, nth, usual)
         })
     }
 
@@ -257,24 +261,35 @@ impl Borrower {
     }
 
     /// Asks for the next loan before this one is spent.
-    fn ask(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
+    fn ask(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64, usual: u64) -> NumberedQuestion {
         self.back = self.loan.as_mut().map(|loan| {
             loan.kept = loan.left;
             Returned { loan: loan.number, unspent: 0, kept: loan.left }
         });
-        self.asked(cost, lease, now, nth)
+        self.asked(cost, lease, now, nth, usual)
     }
 
     /// Asks for the next loan, and returns what is left of this one.
-    pub(super) fn give_up(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
+    pub(super) fn give_up(
+        &mut self,
+        cost: u64,
+        lease: &Lease,
+        now: UnixMillis,
+        nth: u64,
+        usual: u64,
+    ) -> NumberedQuestion {
         let back = self.loan.take().map(|loan| Returned { loan: loan.number, unspent: loan.left, kept: 0 });
         self.back = back.or(self.back);
-        self.asked(cost, lease, now, nth)
+        self.asked(cost, lease, now, nth, usual)
     }
 
-    fn asked(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64) -> NumberedQuestion {
-        let (wanted, within) = wanted(self.demand.spent, now.since(self.demand.since), self.left, lease);
+    fn asked(&mut self, cost: u64, lease: &Lease, now: UnixMillis, nth: u64, usual: u64) -> NumberedQuestion {
         let owed = self.grace.tell(cost);
+        let (spent, within) = match self.demand.spent {
+            0 if owed > 0 && usual > 0 => (usual, lease.lifetime),
+            spent => (spent, now.since(self.demand.since)),
+        };
+        let (wanted, within) = wanted(spent, within, self.left, lease);
         let question = Question { wanted, within, owed, lifetime: lease.lifetime, back: self.back };
         self.demand.ask(lease, now);
         (self.nth, self.waits, self.asked_at, self.keeps_denial) = (nth, true, now, true);
@@ -354,8 +369,8 @@ impl Borrower {
         }
         let is_held = |loan: &Held| loan.left > 0 && loan.is_missed;
         let Some(loan) = self.loan.filter(is_held) else { return false };
-        let gap = now.since(self.demand.since).get() / self.demand.spent.max(1);
-        let idle = now >= loan.used_at + IDLE.max(Millis::new(gap.saturating_mul(IDLE_GAPS)));
+        let gaps = Millis::new(self.demand.gap(now).get().saturating_mul(IDLE_GAPS));
+        let idle = now >= loan.used_at + IDLE.max(gaps);
         if now < loan.until { idle } else { loan.returns }
     }
 
@@ -397,12 +412,14 @@ impl Held {
 }
 
 impl Demand {
-    fn count(&mut self, cost: u64, busy: bool, now: UnixMillis, lease: &Lease) {
+    fn count(&mut self, cost: u64, busy: bool, now: UnixMillis, lease: &Lease, usual: &mut Usual) {
         if now >= self.at + lease.lifetime {
             *self = Self { since: now, at: now, spent: 0, ..*self };
+            usual.begin();
             return;
         }
         // The first request begins the time.
+        usual.count(self.spent, cost);
         self.spent = self.spent.saturating_add(cost);
         self.at = now;
         if busy {
@@ -419,6 +436,11 @@ impl Demand {
             self.spent /= 2;
             self.since = self.since + Millis::new(within.get() / 2);
         }
+    }
+
+    /// The usual time between two requests.
+    fn gap(&self, now: UnixMillis) -> Millis {
+        Millis::new(now.since(self.since).get() / self.spent.max(1))
     }
 
     /// What requests cost during a question.

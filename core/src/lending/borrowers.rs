@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::amount::Usual;
 use super::borrower::{Borrower, NumberedQuestion, Verdict};
 use super::steady::Steady;
 use super::{Answer, Lease};
@@ -28,6 +29,8 @@ pub struct Borrowers<T> {
     looked_at: UnixMillis,
     /// Whether the store has answered the last question. While it does not, no key gets a grace.
     is_up: bool,
+    /// What a key usually spends: the first report asks for it.
+    usual: Usual,
     /// When new keys get a grace again: some that should have none were forgotten for want of room.
     grace_from: UnixMillis,
 }
@@ -63,6 +66,7 @@ impl<T> Borrowers<T> {
             due,
             looked_at: never,
             is_up: true,
+            usual: Usual::default(),
             grace_from: never,
         }
     }
@@ -113,7 +117,7 @@ impl<T> Borrowers<T> {
                 kept.beside = beside();
             }
             let was_silent = kept.borrower.is_silent();
-            let verdict = kept.borrower.decide(check, &lease, now, self.asked, waited_until);
+            let verdict = kept.borrower.decide(check, &lease, now, self.asked, waited_until, &mut self.usual);
             if kept.borrower.is_silent() && !was_silent {
                 note(&mut self.due, key);
             }
@@ -122,6 +126,7 @@ impl<T> Borrowers<T> {
         if !self.has_room(now) {
             return Verdict::AskPlainly;
         }
+        self.usual.begin();
         let mut borrower = Borrower::new(check, now);
         let grace = if now < self.grace_from { 0 } else { lease.grace };
         let verdict = borrower.first(check, &Lease { grace, ..lease }, now, self.asked);
@@ -182,7 +187,7 @@ impl<T> Borrowers<T> {
             };
             self.asked += 1;
             let lease = if kept.borrower.owes() { &self.lease } else { &nothing };
-            let asked = kept.borrower.give_up(0, lease, now, self.asked);
+            let asked = kept.borrower.give_up(0, lease, now, self.asked, self.usual.units());
             return self.keys.get(&key).map(|kept| (key, asked, &kept.beside));
         }
         None

@@ -34,11 +34,20 @@ impl Grace {
     /// Admits a cost, if what is owed is then at most the grace.
     pub(super) fn admits(&mut self, cost: u64, grace: u64, now: UnixMillis) -> bool {
         let owed = self.owed.saturating_add(cost);
-        let admits = cost > 0 && owed <= grace && !self.is_lost && self.sight(now) == Sight::Good;
+        let admits = cost > 0 && owed <= grace && self.is_good(now);
         if admits {
             self.owed = owed;
         }
         admits
+    }
+
+    /// Whether it admits a cost of 1.
+    pub(super) fn would_admit(&self, grace: u64, now: UnixMillis) -> bool {
+        self.owed < grace && self.is_good(now)
+    }
+
+    fn is_good(&self, now: UnixMillis) -> bool {
+        !self.is_lost && self.sight(now) == Sight::Good
     }
 
     fn sight(&self, now: UnixMillis) -> Sight {

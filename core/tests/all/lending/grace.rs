@@ -84,6 +84,44 @@ fn the_first_units_of_a_key_wait_for_nobody_and_are_told_once() {
 }
 
 #[test]
+fn what_tells_of_a_key_asks_for_what_keys_usually_spend() {
+    let (mut store, mut here) = (Store::new(Quota::fixed_window(100, MINUTE)), borrowers(3));
+    for _ in 0..3 {
+        assert!(store.admits(&mut here, "k0"));
+    }
+    assert_eq!(store.told(&mut here), 3);
+    // Of two keys, one has spent two more. That is one for each, and its first request is admitted by grace.
+    assert!(store.admits(&mut here, "k1"));
+    let (key, asked, ()) = here.due(store.now).expect("a report");
+    assert_eq!((key.as_str(), asked.question.owed, asked.question.wanted), ("k1", 1, 1));
+    // A check that waits asks for nothing before more is known of its key.
+    let mut there = borrowers(0);
+    assert_eq!(store.asks(&mut there, "k2").question.wanted, 0);
+}
+
+#[test]
+fn the_next_loan_of_a_key_that_comes_rarely_is_asked_for_with_its_next_grace() {
+    for (gap, at_once) in [(Millis::from_secs(1), true), (Millis::from_secs(3), false)] {
+        let (mut store, mut here) = (Store::new(Quota::fixed_window(100, MINUTE)), borrowers(1));
+        for _ in 0..2 {
+            assert!(store.admits(&mut here, "k"));
+            assert_eq!(store.told(&mut here), 1);
+            store.now = store.now + gap;
+        }
+        // This one spends all of the loan, which is of one unit.
+        let verdict = store.check(&mut here, "k");
+        let Verdict::Admit { then } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(then.is_some(), at_once, "{gap}");
+        store.now = store.now + gap;
+        if !at_once {
+            assert!(store.admits(&mut here, "k"));
+            let (_, asked, ()) = here.due(store.now).expect("a report");
+            assert_eq!((asked.question.owed, asked.question.wanted), (1, 2));
+        }
+    }
+}
+
+#[test]
 fn without_a_host_that_asks_in_the_background_there_is_no_grace() {
     let store = Store::new(Quota::fixed_window(100, MINUTE));
     let mut here = Borrowers::new(Lease { grace: 2, ..Lease::new(10, SECOND) });
