@@ -392,7 +392,7 @@ describe("a grace", () => {
     // One report finds out that the store is back, and then the others are told.
     for (let round = 0; round < 3; round++) {
       now += 5_000;
-      await limited(tidegate, ["new:0"], { now });
+      await limited(tidegate, [`further:${round}`], { now });
       await told();
     }
     const plain = stores.redis({ ...more, client, leases: false });

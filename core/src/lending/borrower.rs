@@ -23,6 +23,8 @@ pub struct Borrower {
     asked_at: UnixMillis,
     /// When its answer has come at the latest, or is given up.
     answered_by: UnixMillis,
+    /// When the question was asked that has the loan and the denial as its answer.
+    known_from: UnixMillis,
     /// What its check costs, and by which policy it is.
     asked_cost: u64,
     asked_policy: u64,
@@ -140,6 +142,7 @@ impl Borrower {
             waits: false,
             asked_at: now,
             answered_by: now,
+            known_from: now,
             asked_cost: 0,
             asked_policy: 0,
             keeps_denial: true,
@@ -202,21 +205,26 @@ impl Borrower {
         let usual = usual.units();
         // What was granted may have ended during the wait. What is asked has the check's own time, as the lender sees it.
         let then = waited_until.unwrap_or(now);
+        // If the clock was set forward during the wait, what was asked since looks newer than it is.
+        let is_in_time = waited_until.is_none() || self.known_from <= now + JITTER;
         if self.is_of_another(check) {
             self.change(check);
             self.grace.change(now, now + lease.lifetime);
         }
         if let Some(loan) = &mut self.loan
+            && is_in_time
             && loan.spend(check.cost, then, waited_until.is_some())
         {
             let (mark, free) = (self.demand.units().min(loan.units / 2), loan.free());
             // A request that comes long after this one is admitted by grace, and what tells it asks for the next loan, too.
-            let is_in_no_hurry = self.demand.gap(now) >= IDLE && self.grace.would_admit(lease.grace, now);
+            let is_in_no_hurry = self.demand.gap(now) >= IDLE && self.grace.would_admit(1, lease.grace, now);
             let low = free < mark || (free == mark && lease.in_background && !is_in_no_hurry);
             let then = (low && !busy).then(|| self.ask(0, lease, now, nth, usual));
             return Verdict::Admit { then };
         }
-        if let Some(denial) = self.denial.filter(|denial| denial.cost == check.cost && then < denial.until) {
+        if let Some(denial) =
+            self.denial.filter(|denial| is_in_time && denial.cost == check.cost && then < denial.until)
+        {
             return Verdict::Deny(Denied { retry_after: denial.admitted_at.since(then), binding: denial.binding });
         }
         if waited_until.is_none() && self.grace.admits(check.cost, lease.grace, now) {
@@ -308,6 +316,7 @@ impl Borrower {
         self.grace.answered(answer, self.asked_at, self.answered_by);
         let Some(answer) = answer else { return };
         let from = self.asked_at;
+        self.known_from = from;
         let spent = self.loan.map_or(0, |loan| loan.kept.saturating_sub(loan.left));
         let used_at = self.loan.map_or(from, |loan| loan.used_at.max(from));
         self.back = None;

@@ -33,21 +33,16 @@ enum Sight {
 impl Grace {
     /// Admits a cost, if what is owed is then at most the grace.
     pub(super) fn admits(&mut self, cost: u64, grace: u64, now: UnixMillis) -> bool {
-        let owed = self.owed.saturating_add(cost);
-        let admits = cost > 0 && owed <= grace && self.is_good(now);
+        let admits = cost > 0 && self.would_admit(cost, grace, now);
         if admits {
-            self.owed = owed;
+            self.owed += cost;
         }
         admits
     }
 
-    /// Whether it admits a cost of 1.
-    pub(super) fn would_admit(&self, grace: u64, now: UnixMillis) -> bool {
-        self.owed < grace && self.is_good(now)
-    }
-
-    fn is_good(&self, now: UnixMillis) -> bool {
-        !self.is_lost && self.sight(now) == Sight::Good
+    /// Whether it admits a cost that is not 0.
+    pub(super) fn would_admit(&self, cost: u64, grace: u64, now: UnixMillis) -> bool {
+        self.owed.saturating_add(cost) <= grace && !self.is_lost && self.sight(now) == Sight::Good
     }
 
     fn sight(&self, now: UnixMillis) -> Sight {

@@ -93,6 +93,32 @@ proptest! {
     }
 }
 
+/// The answer to a later question has come meanwhile, whose loan ends by the clock that was set.
+#[test]
+fn a_check_that_waits_while_the_clock_is_set_forward_spends_no_later_loan() {
+    let network = |out_ms, back_ms| Step::Network(Network { out_ms, back_ms, ..Network::default() });
+    let steps = [
+        Step::Forward(106),
+        Step::Plain(1),
+        ask(1, 2),
+        Step::Plain(1),
+        network(0, 656),
+        ask(1, 3),
+        network(0, 1),
+        Step::Forward(300),
+        Step::Set(1, 279),
+        ask(1, 1),
+        network(356, 0),
+        ask(0, 6),
+        ask(2, 19),
+        Step::Forward(356),
+    ];
+    let lease = Lease { deadline: Millis::new(500), ..Lease::new(7, Millis::new(2_746)) };
+    let mut world = World::of_waiting(policy(Quota::fixed_window(25, Millis::new(258))), lease, Fault::None);
+    steps.iter().for_each(|step| world.play(step));
+    assert_eq!(world.excess(), None);
+}
+
 /// As with two tiers of one client. The answer to one comes while the other is asked about.
 #[test]
 fn what_is_lent_by_one_policy_is_not_spent_by_another() {

@@ -1,3 +1,4 @@
+import { since } from "../arithmetic.js";
 import { LOANS_MAX, UNITS_MAX, WITHIN_MAX } from "./lender.js";
 
 /** Fewer units than this are a few. Then loans about double as they are spent: 1, 2, 4, 8. */
@@ -12,6 +13,34 @@ const UNMISSED = 4_096;
 /** Whether nobody misses so many units of what is left, even if each borrower holds as many. */
 export function isUnmissed(units: number, left: number): boolean {
   return units <= Math.floor(left / (UNMISSED * LOANS_MAX));
+}
+
+/** So many units count of a key: what a few keys spend in great amounts is not usual. */
+const OF_A_KEY = 8;
+
+/** When there are so many keys, half of what is known of them is forgotten. */
+const OF_KEYS = 256;
+
+/** What keys usually spend after a first request, within a lifetime each: a mean in which the last keys count most. */
+export class Usual {
+  #keys = 0;
+  #spent = 0;
+
+  /** A key's first request. */
+  begin(): void {
+    if (this.#keys === OF_KEYS) [this.#keys, this.#spent] = [OF_KEYS / 2, Math.floor(this.#spent / 2)];
+    this.#keys++;
+  }
+
+  /** A further one of a key that has spent so much. */
+  count(spent: number, cost: number): void {
+    this.#spent += Math.min(cost, since(OF_A_KEY, spent));
+  }
+
+  /** The units of a key, rounded up. */
+  units(): number {
+    return Math.ceil(this.#spent / Math.max(this.#keys, 1));
+  }
 }
 
 /**

@@ -2,7 +2,7 @@ import { ALLOWED, BINDING, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.
 import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import { TokenBucket } from "../algorithms/buckets.js";
-import { isUnmissed, wantedOf } from "./amount.js";
+import { isUnmissed, wantedOf, type Usual } from "./amount.js";
 import { Grace, seenIn } from "./grace.js";
 import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./lender.js";
 
@@ -94,6 +94,8 @@ export class Borrower {
   askedAt: number;
   /** When its answer has come at the latest, or is given up. */
   #answeredBy = 0;
+  /** When the question was asked that has the loan and the denial as its answer. */
+  #knownFrom = 0;
   #askedCost = 0;
   #askedPolicy = "";
   /** Whether its denial is kept. */
@@ -115,10 +117,13 @@ export class Borrower {
   #meanwhile = 0;
   #before = 0;
   readonly grace = new Grace();
+  /** What keys usually spend. */
+  readonly #usual: Usual;
 
   /** A key's borrower, before its first request. */
-  constructor(policy: Policy, now: number) {
+  constructor(policy: Policy, now: number, usual: Usual) {
     this.askedAt = this.#since = now;
+    this.#usual = usual;
     this.#policy = this.#change(policy);
   }
 
@@ -137,12 +142,17 @@ export class Borrower {
     const loan = this.#loan;
     const denial = this.#denial;
     if (this.isOfAnother(policy)) return undefined;
+    // If the clock was set forward during the wait, what was asked since looks newer than it is.
+    if (waitedUntil !== undefined && this.#knownFrom > later(now, JITTER)) return undefined;
     if (loan && then < loan.until && loan.left > 0 && loan.left >= cost) {
       const isBusy = this.#isWaiting(lease, now);
       if (waitedUntil === undefined) this.#count(cost, isBusy, lease, now);
       loan.left -= cost;
       loan.usedAt = then;
-      const isLow = loan.left <= Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
+      const mark = Math.min(Math.max(this.#meanwhile, this.#before), Math.floor(loan.units / 2));
+      // A request that comes long after this one is admitted by grace, and what tells it asks for the next loan, too.
+      const isInNoHurry = this.#gap(now) >= IDLE && this.grace.wouldAdmit(1, lease.grace, now);
+      const isLow = loan.left < mark || (loan.left === mark && !isInNoHurry);
       return isLow && !isBusy ? { kind: "admit", then: this.#ask(loan, lease, now, nth) } : ADMITTED;
     }
     if (denial && denial.cost === cost && then < denial.until) {
@@ -199,7 +209,7 @@ export class Borrower {
     const [from, last, wait, seen] = [this.askedAt, this.#loan, decision[WAIT]!, seenIn(decision)];
     this.grace.answered(decision[STATUS] === ALLOWED, seen, from, this.#answeredBy);
     this.#back = undefined;
-    [this.#left, this.#lent] = [seen[0], granted?.units ?? 0];
+    [this.#left, this.#lent, this.#knownFrom] = [seen[0], granted?.units ?? 0, from];
     this.#loan = granted && {
       number: granted.number,
       units: granted.units,
@@ -224,8 +234,7 @@ export class Borrower {
     if (this.grace.owed > 0) return !this.grace.isLost || now >= later(this.askedAt, AGAIN);
     const loan = this.#loan;
     if (!loan?.isMissed || loan.left === 0) return false;
-    const gap = Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
-    return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, gap * IDLE_GAPS)) : loan.returns;
+    return now < loan.until ? now >= later(loan.usedAt, Math.max(IDLE, this.#gap(now) * IDLE_GAPS)) : loan.returns;
   }
 
   /** Whether it knows anything that matters after `now`. */
@@ -263,9 +272,10 @@ export class Borrower {
   }
 
   #asked(cost: number, { slice, lifetime, deadline }: Lease, now: number, nth: number): Asked {
-    const past = since(now, this.#since);
-    const [wanted, within] = wantedOf(this.#spent, past, this.#left, slice, lifetime);
-    const question = { wanted, within, owed: this.grace.tell(cost), lifetime, back: this.#back };
+    const [past, owed, usual] = [since(now, this.#since), this.grace.tell(cost), this.#usual.units()];
+    const asksForUsual = this.#spent === 0 && owed > 0 && usual > 0;
+    const [wanted, within] = wantedOf(asksForUsual ? usual : this.#spent, asksForUsual ? lifetime : past, this.#left, slice, lifetime);
+    const question = { wanted, within, owed, lifetime, back: this.#back };
     // What is long ago counts less and less.
     this.#before = Math.max(this.#meanwhile, this.#before - Math.ceil(this.#before / 8));
     this.#meanwhile = 0;
@@ -276,14 +286,20 @@ export class Borrower {
     return { nth, question };
   }
 
+  /** The usual time between two requests. */
+  #gap(now: number): number {
+    return Math.floor(since(now, this.#since) / Math.max(this.#spent, 1));
+  }
+
   #count(cost: number, isBusy: boolean, { lifetime }: Lease, now: number): void {
     const isFirst = now >= later(this.#at, lifetime);
     this.#at = now;
     if (isFirst) {
       // The first request begins the time.
       [this.#since, this.#spent] = [now, 0];
-      return;
+      return this.#usual.begin();
     }
+    this.#usual.count(this.#spent, cost);
     this.#spent = sum(this.#spent, cost);
     if (isBusy) this.#meanwhile = sum(this.#meanwhile, cost);
   }

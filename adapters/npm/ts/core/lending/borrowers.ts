@@ -1,5 +1,6 @@
 import { later, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
+import { Usual } from "./amount.js";
 import { type Answer, type Asked, Borrower, JITTER, type Lease, UNTOLD, type Verdict } from "./borrower.js";
 import type { LoanAnswer } from "./lender.js";
 
@@ -34,6 +35,8 @@ export class Borrowers<T> {
   #behind = 0;
   /** Whether the store has answered the last question. While it does not, no key gets a grace. */
   #isUp = true;
+  /** What a key usually spends: the first report asks for it. */
+  readonly #usual = new Usual();
   /** When new keys get a grace again: some that should have none were forgotten for want of room. */
   #graceFrom = 0;
 
@@ -72,7 +75,7 @@ export class Borrowers<T> {
       return this.#noted(key, kept.borrower.decide(policy, cost, this.#given, now, nth, until));
     }
     if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
-    const borrower = new Borrower(policy, now);
+    const borrower = new Borrower(policy, now, this.#usual);
     this.#keys.set(key, { borrower, beside });
     return this.#noted(key, borrower.decide(policy, cost, now < this.#graceFrom ? this.#graceless : this.#given, now, nth));
   }

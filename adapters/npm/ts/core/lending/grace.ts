@@ -42,9 +42,14 @@ export class Grace {
 
   /** Admits a cost, if what is owed is then at most the grace. */
   admits(cost: number, grace: number, now: number): boolean {
-    const admits = cost > 0 && this.owed + cost <= grace && !this.isLost && this.#sight(now) === GOOD;
+    const admits = cost > 0 && this.wouldAdmit(cost, grace, now);
     if (admits) this.owed += cost;
     return admits;
+  }
+
+  /** Whether it admits a cost that is not 0. */
+  wouldAdmit(cost: number, grace: number, now: number): boolean {
+    return this.owed + cost <= grace && !this.isLost && this.#sight(now) === GOOD;
   }
 
   /** What a question tells that is asked along with a check of this cost. */
