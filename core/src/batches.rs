@@ -46,6 +46,13 @@ struct Part<'a, Q, A> {
     place: usize,
 }
 
+/// With batches of its own.
+impl<Q, A> Clone for Batches<Q, A> {
+    fn clone(&self) -> Self {
+        Self::new(self.most)
+    }
+}
+
 impl<Q, A> Batches<Q, A> {
     /// Requests of at most so many questions.
     #[must_use]

@@ -123,6 +123,42 @@ export default {
   assert.ok((await left()) <= 57, `${await left()}`);
 });
 
+test("Durable Objects, leased: what many keys of a shard have to tell is one call, or a call for each of an object of an earlier release", async () => {
+  for (const refuses of [false, true]) {
+    const { ask } = await worker(
+      `
+import { env } from "cloudflare:workers";
+import { Tidegate, TidegateObject as Object_ } from "@tidegate/edge/cloudflare";
+let calls = 0;
+export class TidegateObject extends Object_ {
+  answer(question) {
+    calls += 1;
+    if (${refuses} && question.startsWith("06")) return "500 unavailable: durable object: the call has another version of the protocol";
+    return super.answer(question);
+  }
+}
+const limiter = (leases) => new Tidegate({ namespace: env.TIDEGATE, failMode: "closed", leases, shards: 1, policy: { name: "api", quotas: ["60 burst, 1 / d"] } });
+const [plain, leased] = [limiter(false), limiter({ grace: 1 })];
+const keys = Array.from({ length: 50 }, (_, nth) => "user:" + nth);
+export default {
+  async fetch(request) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/calls") return new Response(calls);
+    if (pathname === "/left") return Response.json((await Promise.all(keys.map((key) => plain.peek(request, { key })))).map(({ quotas }) => quotas[0].remaining));
+    return Response.json(await Promise.all(keys.map(async (key) => (await leased.limit(key)).origin)));
+  },
+};`,
+      OBJECT,
+    );
+    assert.deepEqual(JSON.parse((await ask("/")).body), Array(50).fill("lease"));
+    const calls = async () => Number((await ask("/calls")).body);
+    const told = refuses ? 51 : 1;
+    for (let tries = 0; (await calls()) < told && tries < 200; tries++) await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(await calls(), told);
+    assert.deepEqual(JSON.parse((await ask("/left")).body), Array(50).fill(59));
+  }
+});
+
 test("Durable Objects: estimates, refunds, slots and resets, and a limiter that is made in the Worker's global scope", async () => {
   const { ask } = await worker(
     `

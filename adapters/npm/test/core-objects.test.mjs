@@ -17,7 +17,7 @@ import { Counter } from "../modules/stores/cloudflare/counter.js";
 import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
-import { readAnswer, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
+import { answersApart, readAnswer, together, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
 import { ask, callOf, seeded, started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
@@ -309,7 +309,22 @@ const shown = ({ value, kind }) => value?.map((number) => Math.min(number, 2 ** 
 const [NOTHING, SOME, MORE] = [0, 1, 2];
 
 /** An answer, or the status and the kind of an error. */
-const kindOf = (answer) => /^\d+ \w+(?=:)/.exec(answer)?.[0] ?? rounded(answer);
+const kindOf = (answer) => (answer.startsWith("06") ? severalOf(answer).map(kindOf).join() : (/^\d+ \w+(?=:)/.exec(answer)?.[0] ?? rounded(answer)));
+
+/** The answers to several calls. */
+function severalOf(answer) {
+  const [bytes, answers] = [Buffer.from(answer, "hex"), []];
+  for (let at = 1; at < bytes.length; ) {
+    const [status, length] = [bytes.readUInt16LE(at), bytes.readUInt32LE(at + 2)];
+    const said = bytes.subarray(at + 6, at + 6 + length);
+    answers.push(status === 200 ? said.toString("hex") : `${status} ${said}`);
+    at += 6 + length;
+  }
+  return answers;
+}
+
+/** Several calls as one, of whole bytes. */
+const several = (calls) => `06${calls.map((call) => little(call.length >> 1, 4) + call.slice(0, call.length & ~1)).join("")}`;
 
 /** The same, with the message of an error. What is corrupt is described in other words. */
 const said = (answer) => (answer.startsWith("500 corrupt") ? kindOf(answer) : rounded(answer.replace(/ \(\d+ bytes were left to read\)$/, "")));
@@ -794,7 +809,7 @@ function anyCall(random) {
 
 // The class, outside of the platform.
 
-const worker = "export class DurableObject { constructor(ctx) { this.ctx = ctx; } } export const waitUntil = (work) => work;";
+const worker = "export class DurableObject { constructor(ctx) { this.ctx = ctx; } } export const waitUntil = (work) => { globalThis.kept?.push(work); };";
 const found = JSON.stringify({ url: `data:text/javascript,${encodeURIComponent(worker)}`, shortCircuit: true });
 const resolve = `export const resolve = (name, context, next) => (name === "cloudflare:workers" ? ${found} : next(name, context));`;
 register(`data:text/javascript,${encodeURIComponent(resolve)}`);
@@ -866,7 +881,8 @@ describe("Durable Objects", () => {
     await playWorlds(STEPS, (random) => {
       const objects = new Objects(random);
       for (let left = 100; left > 0; left--) {
-        const call = anyCall(random);
+        const one = anyCall(random);
+        const call = random.chance(0.1) ? several([one, ...Array.from({ length: random.below(4) }, () => anyCall(random))]) : one;
         const answer = objects.answer(random.chance(0.1) ? garbled(random, call, true) : call, START + random.below(3_000), kindOf);
         seen[answer.startsWith("04") ? "answers" : "errors"] += 1;
       }
@@ -1106,11 +1122,52 @@ describe("Durable Objects", () => {
     assert.equal(lent, 5);
   });
 
+  test("several calls are answered in their order, each in a step of its own, as in Rust", () => {
+    const { several: known } = JSON.parse(readFileSync(new URL("../../cloudflare/tests/data/versions.json", import.meta.url), "utf8"));
+    assert.equal(together(known.calls), known.call);
+    assert.equal(ownCounter(new Storage()).answer(known.call, START + 200), known.answer);
+    assert.deepEqual(answersApart(known.answer, known.calls.length), known.answers);
+    assert.equal(answersApart(known.answers[1], 3), undefined);
+    assert.throws(() => answersApart(known.answer, 4), (thrown) => thrown[0] === "corrupt");
+    const [one, object] = [known.calls[0], ownCounter(new Storage())];
+    assert.equal(answersApart(object.answer(together(Array(64).fill(one)), START), 64).length, 64);
+    assert.match(object.answer(together(Array(65).fill(one)), START), /^400 invalid: durable object: too many calls/);
+    assert.match(object.answer(together([one]).slice(0, -2), START), /^400 invalid: /);
+    assert.match(answersApart(object.answer(together([together([one])]), START), 1)[0], /^500 unavailable: /);
+  });
+
+  test("what keys of one shard have to tell is one call, and a call for each where the object is of an earlier release", async () => {
+    const { Tidegate, TidegateObject } = await import("../modules/stores/cloudflare/index.js");
+    for (const [shards, isOld, most] of [[1, false, 8], [0, false, 40], [1, true, 48]]) {
+      const [namespace, policy] = [new Namespace(TidegateObject), { name: "told", quotas: [{ fixedWindow: { limit: 100, windowMs: 86_400_000 } }] }];
+      let calls = 0;
+      const answer = async (name, question) => {
+        calls += 1;
+        if (isOld && question.startsWith("06")) return "500 unavailable: durable object: the call has another version of the protocol";
+        return namespace.object(name).answer(question);
+      };
+      const objects = { getByName: (name) => ({ answer: (question) => answer(name, question) }) };
+      const limiter = (leases) => new Tidegate({ namespace: objects, failMode: "closed", shards, leases, policy });
+      const kept = (globalThis.kept = []);
+      const tidegate = limiter({ grace: 1 });
+      const keys = Array.from({ length: 40 }, (_, nth) => `user:${nth}`);
+      for (const key of keys) assert.equal((await tidegate.limit(key)).origin, "lease");
+      assert.equal(calls, 0);
+      // What is told keeps no process alive by itself.
+      const alive = setInterval(() => {}, 1_000);
+      while (kept.length > 0) await kept.shift();
+      clearInterval(alive);
+      assert.ok(shards > 0 && !isOld ? calls <= most : calls >= 40 && calls <= most, `${calls} calls`);
+      const plain = limiter(false);
+      for (const key of keys) assert.equal((await plain.limit(key)).quotas[0].remaining, 98);
+    }
+  });
+
   test("a call of another version of the protocol is a failure of the store", () => {
     const own = new OwnLimiter(optionsWith({ algorithm: FIXED, amount: 5, span: 1_000 }), readyWith({}));
     const question = ask(CHECK, START);
     const call = own.ask(question).split("?")[1];
-    for (const version of ["03", "06"]) {
+    for (const version of ["03", "07"]) {
       const answer = ownCounter(new Storage()).answer(version + call.slice(2), START);
       assert.match(answer, /^500 unavailable: durable object: the call has another version of the protocol; deploy/);
       assert.equal(tried(() => own.read(question, answer)).kind, "unavailable");

@@ -58,6 +58,8 @@ export abstract class Asking<T> implements Store {
   protected abstract words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): T;
   /** Sends it. */
   protected abstract begin(call: Call, asked: Asked<T>): Promise<unknown> | undefined;
+  /** Has begun all that is told together. */
+  protected told?(): void;
   /** What to wait for before anything is sent: the first connection. */
   protected opening?(): Promise<void> | undefined;
   /** Reads an answer: see `Store`. */
@@ -229,7 +231,9 @@ export abstract class Asking<T> implements Store {
       isLast = told.length < TOLD_AT_ONCE_MAX;
       if (told.length === 0) return;
       const [late, question] = [passing(this.#deadlineMs), { ...ask(CHECK, this.core.policy, now), cost: 0 }];
-      await Promise.all(told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, late, told.length)));
+      const finished = told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, late, told.length));
+      this.told?.();
+      await Promise.all(finished);
     }
   }
 

@@ -10,7 +10,7 @@ use crate::durable_objects::cache::Cache;
 use crate::durable_objects::found::Found;
 use crate::durable_objects::rows::{Row, Rows};
 use crate::durable_objects::token::{First, Token};
-use crate::durable_objects::wire::{Action, Call, Known, Reply};
+use crate::durable_objects::wire::{Action, Call, Known, Reply, apart};
 
 /// The counts of one object: its rows, with recently used ones in memory.
 ///
@@ -59,8 +59,16 @@ impl<R: Rows> Counter<R> {
         Self { rows, cache: Cache::default(), alarm, pause: PAUSE_MIN, sweeping: None, known: Known::default() }
     }
 
-    /// Executes the call in `body` at `clock`, the object's time.
+    /// Executes the call in `body` at `clock`, the object's time, or the calls, if there are several.
     pub fn answer(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
+        match apart(body) {
+            None => self.answer_one(body, clock),
+            Some(Ok(calls)) => Reply::together(calls.into_iter().map(|call| self.answer_one(call, clock))),
+            Some(Err(error)) => Reply::error(error),
+        }
+    }
+
+    fn answer_one(&mut self, body: &[u8], clock: UnixMillis) -> Reply {
         let mut known = mem::take(&mut self.known);
         let reply = Reply::of(Call::decode(body, &mut known).and_then(|call| self.apply(&call, clock)));
         self.known = known;

@@ -2,14 +2,15 @@
 
 use std::future::Future;
 
+use tidegate_core::internal::Batches;
 use tidegate_core::lending::Answer;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, MaybeSend, MaybeSync, Millis, Operation};
 
 use crate::durable_objects::bytes::to_hex;
-use crate::durable_objects::config::{Clock, Config};
+use crate::durable_objects::config::{Clock, Config, Placement};
 use crate::durable_objects::token::Token;
-use crate::durable_objects::wire::{Action, Call, Once, Reply};
+use crate::durable_objects::wire::{Action, CALLS_MAX, Call, Once, Reply, together};
 
 /// A limiter on Durable Objects. It is exact at any concurrency, and a decision takes one round trip.
 pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
@@ -21,6 +22,8 @@ pub type DurableObjectsLimiter<N> = AtomicLimiter<DurableObjects<N>>;
 pub struct DurableObjects<N> {
     namespace: N,
     config: Config,
+    /// What is told together, and its replies. `None` for an object that takes no several calls.
+    told: Batches<Vec<u8>, Option<Reply>>,
 }
 
 /// A way to call objects.
@@ -67,7 +70,7 @@ impl<N: Namespace> DurableObjects<N> {
 
     /// A store in a namespace.
     pub const fn with_config(namespace: N, config: Config) -> Self {
-        Self { namespace, config }
+        Self { namespace, config, told: Batches::new(CALLS_MAX) }
     }
 
     /// A limiter over this store.
@@ -89,7 +92,31 @@ impl<N: Namespace> DurableObjects<N> {
         let Config { location_hint, deadline, .. } = &self.config;
         let (name, body) = self.config.written(action, check)?;
         let address = Address { name: &name, location_hint: location_hint.as_deref(), deadline: *deadline };
+        let only_tells = matches!(action, Action::Lend(_)) && check.cost == 0;
+        // Without shards, each key has an object of its own.
+        if only_tells && self.config.placement != Placement::PerKey {
+            let told = self.told.ask(&name, body.clone(), |all| self.tell_all(address, all)).await?;
+            if let Some(reply) = told {
+                return reply.answer(check.policy);
+            }
+        }
         self.namespace.call(address, body).await?.answer(check.policy)
+    }
+
+    /// Sends an object what several of its keys tell.
+    async fn tell_all(
+        &self,
+        object: Address<'_>,
+        all: Vec<Vec<u8>>,
+    ) -> Result<Vec<Result<Option<Reply>, Error>>, Error> {
+        if let [_] = all[..] {
+            return Ok(vec![Ok(None)]);
+        }
+        let replies = self.namespace.call(object, together(&all)).await?.apart(all.len());
+        Ok(match replies {
+            Some(replies) => replies.into_iter().map(|reply| Ok(Some(reply))).collect(),
+            None => all.iter().map(|_| Ok(None)).collect(),
+        })
     }
 }
 

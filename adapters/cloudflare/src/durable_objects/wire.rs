@@ -30,6 +30,19 @@
 //! Only a question of a borrower that owes units has version 5: an object of an earlier release would not charge them, so it refuses the
 //! call, and the borrower asks without them.
 //!
+//! Several calls of one object, each of version 4 or 5, may be one of version 6. They are answered in their order, each in a step of its own.
+//! An object of an earlier release refuses it, and the Worker sends each alone.
+//!
+//! | several calls | bytes |
+//! |-|-|
+//! | version | 1 |
+//! | for each call | length (4), the call |
+//!
+//! | their answers | bytes |
+//! |-|-|
+//! | version | 1 |
+//! | for each call | status (2), length (4), the answer or the error's text |
+//!
 //! On Cloudflare, calls and answers are passed in hexadecimal, because JavaScript passes texts faster than bytes.
 //!
 //! [`Rule::parameters`]: tidegate_core::Rule::parameters
@@ -49,6 +62,12 @@ const VERSION: u8 = 4;
 
 /// The version of a question with units that are owed.
 const VERSION_OF_OWED: u8 = 5;
+
+/// The version of several calls.
+const VERSION_OF_SEVERAL: u8 = 6;
+
+/// The most calls that are sent as one.
+pub(crate) const CALLS_MAX: usize = 64;
 
 /// An upper bound of the length of a row's name.
 const NAME_LEN_MAX: usize = 1024;
@@ -229,6 +248,43 @@ impl Action {
     }
 }
 
+/// Several calls as one.
+pub(crate) fn together(calls: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = vec![VERSION_OF_SEVERAL];
+    calls.iter().for_each(|call| put_text(&mut out, call));
+    out
+}
+
+/// The calls of one that [`together`] has written. `None` for a call of another version.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for bytes that [`together`] does not write.
+pub(crate) fn apart(bytes: &[u8]) -> Option<Result<Vec<&[u8]>, Error>> {
+    let (VERSION_OF_SEVERAL, bytes) = bytes.split_first().map(|(version, rest)| (*version, rest))? else { return None };
+    let mut rest = CallReader { bytes, kind: ErrorKind::Invalid };
+    let mut read = || {
+        let mut calls = Vec::new();
+        while !rest.bytes.is_empty() {
+            if calls.len() == CALLS_MAX {
+                return Err(rest.error("too many calls"));
+            }
+            calls.push(text(&mut rest)?);
+        }
+        Ok(calls)
+    };
+    Some(read())
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    out.extend(text);
+}
+
+fn text<'a>(rest: &mut CallReader<'a>) -> Result<&'a [u8], Error> {
+    let length = u32::from_le_bytes(rest.take()?);
+    rest.split(usize::try_from(length).unwrap_or(usize::MAX))
+}
+
 fn encode(answer: &Answer) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     let denies = answer.denies_for > Millis::ZERO;
@@ -265,6 +321,30 @@ impl Reply {
             Ok(answer) => Self { status: 200, body: encode(&answer) },
             Err(error) => Self::error(error),
         }
+    }
+
+    /// The replies to several calls.
+    pub(crate) fn together(replies: impl IntoIterator<Item = Self>) -> Self {
+        let mut body = vec![VERSION_OF_SEVERAL];
+        for reply in replies {
+            body.extend(reply.status.to_le_bytes());
+            put_text(&mut body, &reply.body);
+        }
+        Self { status: 200, body }
+    }
+
+    /// The replies to so many calls. `None` if the object takes no several ones, or this is no answer of an object to these.
+    pub(crate) fn apart(&self, count: usize) -> Option<Vec<Self>> {
+        let (VERSION_OF_SEVERAL, bytes) = self.body.split_first().map(|(version, rest)| (*version, rest))? else {
+            return None;
+        };
+        let mut rest = CallReader { bytes, kind: ErrorKind::Corrupt };
+        let mut reply = || {
+            let status = u16::from_le_bytes(rest.take().ok()?);
+            Some(Self { status, body: text(&mut rest).ok()?.to_owned() })
+        };
+        let replies: Option<Vec<Self>> = (0..count).map(|_| reply()).collect();
+        replies.filter(|_| self.status == 200 && rest.bytes.is_empty())
     }
 
     pub(crate) fn error(error: Error) -> Self {

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use crate::support::{Loss, Rig, virtual_time};
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_cloudflare::durable_objects::{Address, DurableObjects, Leases, Namespace, Reply};
+use tidegate_cloudflare::durable_objects::{Address, Config, DurableObjects, Leases, Namespace, Placement, Reply};
+use tidegate_core::lending::Lease;
 use tidegate_core::{
     Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Settle,
     UnixMillis,
@@ -495,4 +496,65 @@ fn the_declared_capabilities() {
         let refused = Leases::new(DurableObjects::new(&rig), NonZero::new(1).unwrap(), lifetime).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
     }
+}
+
+/// How many units of each key its object has charged.
+fn charged(rig: &Rig, config: &Config, policy: &Policy, keys: &[Key]) -> Vec<u64> {
+    let limiter = DurableObjects::with_config(rig, config.clone()).limiter();
+    let peek = |key| block_on(limiter.peek(Check::new(policy, key, at(0)))).unwrap().binding().remaining().unwrap();
+    keys.iter().map(|key| 100 - peek(key)).collect()
+}
+
+#[test]
+fn what_keys_of_one_shard_tell_is_one_call() {
+    let policy = per_minute(100);
+    let keys: Vec<_> = (0..200).map(|nth| Key::new(format!("user:{nth}"))).collect();
+    let shards = |count| Placement::Shards(NonZero::new(count).unwrap());
+    // 64 in a call, and a call for each key of an object that takes no several ones, which refuses three calls first.
+    for (placement, loss, calls) in [
+        (shards(1), Loss::None, 4),
+        (shards(4), Loss::None, 4),
+        (Placement::PerKey, Loss::None, 200),
+        (shards(1), Loss::Several, 204),
+    ] {
+        let (rig, config) = (Rig::default(), virtual_time().placement(placement));
+        rig.lose(loss);
+        let lease = Lease { grace: 1, in_background: true, ..Lease::new(10, Millis::from_secs(10)) };
+        let isolate = Leases::with_lease(DurableObjects::with_config(&rig, config.clone()), lease).unwrap();
+        for key in &keys {
+            let decision = block_on(isolate.check(Check::new(&policy, key, at(0)))).unwrap();
+            assert_eq!((decision.is_allowed(), decision.origin()), (true, Origin::Lease));
+        }
+        assert_eq!(rig.calls(), 0);
+        block_on(isolate.after(|| at(0), async {}));
+        assert_eq!(rig.calls(), calls, "{placement:?}, {loss:?}");
+        assert_eq!(charged(&rig, &config, &policy, &keys), [1; 200], "{placement:?}, {loss:?}");
+    }
+}
+
+#[test]
+fn a_row_that_cannot_be_read_fails_only_its_own_key_among_several() {
+    let policy = per_minute(100);
+    let keys: Vec<_> = (0..9).map(|nth| Key::new(format!("user:{nth}"))).collect();
+    let (rig, config) = (Rig::default(), virtual_time().placement(Placement::Shards(NonZero::<u32>::MIN)));
+    let lease = Lease { grace: 1, in_background: true, ..Lease::new(10, Millis::from_secs(10)) };
+    let isolate = Leases::with_lease(DurableObjects::with_config(&rig, config.clone()), lease).unwrap();
+    let ask = || {
+        for key in &keys {
+            assert!(block_on(isolate.check(Check::new(&policy, key, at(0)))).unwrap().is_allowed());
+        }
+    };
+    ask();
+    block_on(isolate.after(|| at(0), async {}));
+    let broken = keys[4].storage_key(&policy);
+    let mut kept = None;
+    rig.edit(|memory| {
+        let row = memory.rows.get_mut(&broken).unwrap();
+        kept = Some(std::mem::replace(&mut row.value, vec![0xff]));
+    });
+    ask();
+    block_on(isolate.after(|| at(0), async {}));
+    rig.edit(|memory| memory.rows.get_mut(&broken).unwrap().value = kept.take().unwrap());
+    let charged = charged(&rig, &config, &policy, &keys);
+    assert!(charged.iter().enumerate().all(|(place, units)| (*units == 1) == (place == 4)), "{charged:?}");
 }

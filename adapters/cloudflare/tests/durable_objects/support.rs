@@ -114,6 +114,8 @@ pub enum Loss {
     Answers,
     /// They do not arrive.
     Calls,
+    /// They are answered, but several at once are refused, as by an object of an earlier release.
+    Several,
 }
 
 impl Rig {
@@ -190,6 +192,10 @@ impl Namespace for &Rig {
         let loss = state.loss;
         if loss == Loss::Calls {
             return ready(Err(Error::new(ErrorKind::Unavailable, "lost")));
+        }
+        if loss == Loss::Several && body[0] > 5 {
+            let text = "unavailable: durable object: the call has another version of the protocol".into();
+            return ready(Ok(Reply { status: 500, body: text }));
         }
         let clock = state.clock.unwrap_or(NOW);
         let counter =

@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
-use super::{Action, Call, Known, Once, Reply, VERSION, VERSION_OF_OWED, decode};
-use crate::durable_objects::bytes::{put, to_hex};
+use super::{
+    Action, CALLS_MAX, Call, Known, Once, Reply, VERSION, VERSION_OF_OWED, VERSION_OF_SEVERAL, apart, decode, together,
+};
+use crate::durable_objects::bytes::{from_hex, put, to_hex};
 use crate::durable_objects::counter::Counter;
 use crate::durable_objects::rows::{Page, Row, Rows};
 use crate::durable_objects::token::{First, Token};
@@ -203,7 +205,7 @@ proptest! {
     #[test]
     fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), clock in instant(), policy in policy(1..=8)) {
         let reply = Counter::new(Kept::default(), None).answer(&bytes, clock);
-        let right = if bytes.len() >= 2 && ![VERSION, VERSION_OF_OWED].contains(&bytes[0]) { [500, 500] } else { [200, 400] };
+        let right = if bytes.len() >= 2 && ![VERSION, VERSION_OF_OWED, VERSION_OF_SEVERAL].contains(&bytes[0]) { [500, 500] } else { [200, 400] };
         prop_assert!(right.contains(&reply.status));
         let _ = decode(&bytes, &policy);
     }
@@ -355,6 +357,11 @@ fn an_answer_of_another_version_or_with_unknown_parts_is_not_an_answer() {
     }
 }
 
+/// The policy of `versions.json`.
+fn window_of_100() -> Policy {
+    Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).expect("within range")]).expect("one")
+}
+
 /// A step of `versions.json`, and the call as this version writes it.
 fn recorded<'a>(step: &'a serde_json::Value, policy: &'a Policy) -> Call<'a> {
     let number = |name: &str| step[name].as_u64().unwrap_or_default();
@@ -391,8 +398,7 @@ fn recorded<'a>(step: &'a serde_json::Value, policy: &'a Policy) -> Call<'a> {
 /// An object of this version and a Worker of the version before, and the other way round, as one is deployed before the other.
 #[test]
 fn a_worker_and_an_object_of_two_releases_understand_each_other() {
-    let policy =
-        Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60)).expect("within range")]).expect("one");
+    let policy = window_of_100();
     let table: serde_json::Value =
         serde_json::from_str(include_str!("../../../tests/data/versions.json")).expect("a table");
     let mut object = Counter::new(Kept::default(), None);
@@ -425,6 +431,47 @@ fn a_worker_and_an_object_of_two_releases_understand_each_other() {
     assert_eq!(lent, 5);
 }
 
+/// Both languages write and read the same.
+#[test]
+fn several_calls_are_answered_in_their_order_each_in_a_step_of_its_own() {
+    let table: serde_json::Value =
+        serde_json::from_str(include_str!("../../../tests/data/versions.json")).expect("a table");
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    let (several, policy) = (&table["several"], window_of_100());
+    let texts = |name: &str| -> Vec<String> { several[name].as_array().expect("texts").iter().map(text).collect() };
+    let (calls, answers, now) = (texts("calls"), texts("answers"), UnixMillis::new(1_800_000_000_200));
+    let call = together(&calls.iter().map(|call| from_hex(call)).collect::<Vec<_>>());
+    assert_eq!(to_hex(&call), text(&several["call"]));
+    assert_eq!(apart(&call).expect("several").expect("calls").len(), calls.len());
+    let answer = Counter::new(Kept::default(), None).answer_text(&text(&several["call"]), now);
+    assert_eq!(answer, text(&several["answer"]));
+    let replies = Reply::from_text(&answer).apart(calls.len()).expect("replies");
+    assert_eq!(replies.iter().map(Reply::to_text).collect::<Vec<_>>(), answers);
+    let shown: Vec<_> = replies.iter().map(|reply| reply.answer(&policy).map_err(|error| error.kind())).collect();
+    assert!(shown[0].is_ok() && shown[2].is_ok(), "{shown:?}");
+    assert_eq!(shown[1], Err(ErrorKind::Unavailable));
+    // The answer to another number of calls, or to one, is none of these.
+    assert_eq!(Reply::from_text(&answer).apart(calls.len() + 1), None);
+    assert_eq!(Reply::from_text(&answers[0]).apart(1), None);
+    assert_eq!(Reply::from_text(&answer).answer(&policy).map_err(|error| error.kind()), Err(ErrorKind::Corrupt));
+}
+
+#[test]
+fn several_calls_are_so_many_at_most_and_none_of_them_is_several() {
+    let at = UnixMillis::new(1);
+    let one = check(&window(), vec!["tg1:a"]).encode();
+    let answer = |calls: &[Vec<u8>]| Counter::new(Kept::default(), None).answer(&together(calls), at);
+    assert_eq!(answer(&vec![one.clone(); CALLS_MAX]).apart(CALLS_MAX).map(|replies| replies.len()), Some(CALLS_MAX));
+    let too_many = answer(&vec![one.clone(); CALLS_MAX + 1]);
+    assert_eq!((too_many.status, too_many.apart(CALLS_MAX + 1)), (400, None));
+    let nested = answer(&[one.clone(), together(std::slice::from_ref(&one))]).apart(2).expect("two replies");
+    assert_eq!([nested[0].status, nested[1].status], [200, 500]);
+    let mut cut = together(&[one.clone(), one]);
+    cut.pop();
+    let reply = Counter::new(Kept::default(), None).answer(&cut, at);
+    assert_eq!((reply.status, reply.apart(2)), (400, None));
+}
+
 /// The fail mode decides until both are of one version.
 #[test]
 fn a_call_of_another_version_of_the_protocol_is_a_failure_of_the_store() {
@@ -434,7 +481,7 @@ fn a_call_of_another_version_of_the_protocol_is_a_failure_of_the_store() {
     // An object of an earlier release refuses what it would not charge.
     assert_eq!(owing.encode()[0], VERSION_OF_OWED);
     let mut call = check(&policy, vec!["tg1:a"]).encode();
-    for version in [VERSION - 1, VERSION_OF_OWED + 1] {
+    for version in [VERSION - 1, VERSION_OF_SEVERAL + 1] {
         call[0] = version;
         let reply = Counter::new(Kept::default(), None).answer(&call, UnixMillis::new(1));
         let error = reply.answer(&policy).expect_err("no answer");

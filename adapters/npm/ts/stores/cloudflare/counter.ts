@@ -8,7 +8,7 @@ import { ALLOWED, AT, REPLAY, STATUS } from "../../decision_numbers.js";
 import { Cache } from "./cache.js";
 import { areReadable, areSame, decisionOf, lenderOf, longs, Reader, statesOf, written, writtenDecision } from "../../core/codec.js";
 import { leasedOf, type Named, type Row, rowOf, type Rows, valueOf } from "./rows.js";
-import { BLOCK, type Call, Calls, CHECK, costOf, DELETE, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, writtenAnswer, writtenError } from "./wire.js";
+import { answersTogether, apart, BLOCK, type Call, Calls, CHECK, costOf, DELETE, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, writtenAnswer, writtenError } from "./wire.js";
 
 /** The least time between two sweeps. */
 const PAUSE_MIN = 60_000;
@@ -76,14 +76,13 @@ export class Counter {
     this.#alarm = alarm;
   }
 
-  /** Answers a call at `clock`, the object's time. */
+  /** Answers a call at `clock`, the object's time, or several, each in a step of its own. */
   answer(question: string, clock: number): string {
-    try {
-      return writtenAnswer(this.#apply(this.#calls.read(question), clock));
-    } catch (thrown) {
-      const { kind, message } = TidegateError.from(thrown);
-      return writtenError(kind, message);
-    }
+    return orError(() => {
+      const calls = apart(question);
+      const one = (call: string) => writtenAnswer(this.#apply(this.#calls.read(call), clock));
+      return calls ? answersTogether(calls.map((call) => orError(() => one(call)))) : one(question);
+    });
   }
 
   /**
@@ -331,4 +330,14 @@ function onceName(token: string, rows: readonly string[]): string {
 
 function earlier(one: number | undefined, other: number | undefined): number | undefined {
   return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
+}
+
+/** An answer, or the error that was thrown. */
+function orError(answer: () => string): string {
+  try {
+    return answer();
+  } catch (thrown) {
+    const { kind, message } = TidegateError.from(thrown);
+    return writtenError(kind, message);
+  }
 }

@@ -6,7 +6,7 @@ import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
-import { readAnswer, type WireOptions, writtenCall, writtenQuotas } from "./wire.js";
+import { answersApart, CALLS_MAX, readAnswer, together, type WireOptions, writtenCall, writtenQuotas } from "./wire.js";
 
 /** The part of a `DurableObjectNamespace` that is used. */
 export interface Objects {
@@ -20,6 +20,13 @@ interface Stub {
 
 /** An object, and what it is asked. */
 type Words = readonly [name: string, question: string];
+
+/** What is told, and how to end it. */
+interface Told {
+  readonly text: string;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (thrown: unknown) => void;
+}
 
 /** The options of a limiter that asks objects. */
 export interface StubOptions extends Lending, WireOptions {
@@ -35,6 +42,8 @@ export class Stubs extends Asking<Words> {
   readonly #options: StubOptions;
   /** Those of the policy, as calls have them. */
   readonly #quotas: string;
+  /** What is told together, by the name of the object. */
+  #told = new Map<string, Told[]>();
   /** Whether an object has answered. */
   #hasAnswered = false;
 
@@ -55,6 +64,34 @@ export class Stubs extends Asking<Words> {
   protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
     call.noted = asked;
     const [name, text] = asked.what;
+    // Without shards, each key has an object of its own.
+    if (!call.isTogether || this.#options.shards === 0) return this.#call(name, text);
+    return new Promise((resolve, reject) => {
+      const told = this.#told.get(name) ?? [];
+      this.#told.set(name, [...told, { text, resolve, reject }]);
+    });
+  }
+
+  protected override told(): void {
+    const told = this.#told;
+    this.#told = new Map();
+    for (const [name, all] of told) {
+      for (let at = 0; at < all.length; at += CALLS_MAX) void this.#tellAll(name, all.slice(at, at + CALLS_MAX));
+    }
+  }
+
+  /** Sends an object what several of its keys tell. One of an earlier release takes no several calls. */
+  async #tellAll(name: string, all: Told[]): Promise<void> {
+    try {
+      const several = all.length > 1 ? await this.#call(name, together(all.map(({ text }) => text))) : undefined;
+      const answers = answersApart(several, all.length);
+      all.forEach(({ text, resolve }, place) => resolve(answers?.[place] ?? this.#call(name, text)));
+    } catch (thrown) {
+      all.forEach(({ reject }) => reject(thrown));
+    }
+  }
+
+  #call(name: string, text: string): Promise<unknown> {
     try {
       const object = this.#namespace.getByName(name, this.#hint as undefined) as Stub;
       return object.answer(text);

@@ -16,6 +16,12 @@ const VERSION = 4;
 /** That of a question with units that are owed: an object of an earlier release refuses it. */
 const VERSION_OF_OWED = 5;
 
+/** What several calls, and their answers, begin with: an object of an earlier release refuses them. */
+const SEVERAL = put(6, 1);
+
+/** The most calls that are sent as one. */
+export const CALLS_MAX = 64;
+
 /** The longest name of a row. */
 const NAME_LEN_MAX = 1_024;
 
@@ -238,6 +244,49 @@ function loanQuestion(reader: Reader, version: number): LoanQuestion {
   const owed = version === VERSION_OF_OWED ? reader.long() : 0;
   const back = reader.isAtEnd() ? undefined : { loan: reader.long(), unspent: reader.long(), kept: reader.long() };
   return { wanted: Math.min(spent, slice), within, owed, lifetime, back };
+}
+
+/** Writes several calls as one. */
+export function together(calls: readonly string[]): string {
+  return SEVERAL + calls.map(sized).join("");
+}
+
+/** The calls of one that `together` has written. Undefined for a call of another version. */
+export function apart(text: string): string[] | undefined {
+  if (!text.startsWith(SEVERAL)) return undefined;
+  const [reader, calls]: [Reader, string[]] = [new Reader(text, SEVERAL.length, wrongCall), []];
+  while (!reader.isAtEnd()) {
+    if (calls.length === CALLS_MAX) throw reader.error("too many calls");
+    calls.push(reader.digits(reader.take(4)));
+  }
+  return calls;
+}
+
+/** Writes the answers to several calls, or errors, as one. */
+export function answersTogether(answers: readonly string[]): string {
+  const written = (answer: string) => {
+    const at = answer.indexOf(" ");
+    if (at < 0) return put(200, 2) + sized(answer);
+    const bytes = new TextEncoder().encode(answer.slice(at + 1));
+    return put(Number(answer.slice(0, at)), 2) + sized(Array.from(bytes, (byte) => put(byte, 1)).join(""));
+  };
+  return SEVERAL + answers.map(written).join("");
+}
+
+/** The answers to so many calls. Undefined if the object takes no several ones. */
+export function answersApart(text: unknown, count: number): string[] | undefined {
+  if (typeof text !== "string" || !text.startsWith(SEVERAL)) return undefined;
+  const reader = new Reader(text, SEVERAL.length, wrongAnswer);
+  return Array.from({ length: count }, () => {
+    const [status, digits] = [reader.take(2), reader.digits(reader.take(4))];
+    if (status === 200) return digits;
+    return `${status} ${new TextDecoder().decode(Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair, 16)))}`;
+  });
+}
+
+/** Digits after the number of their bytes. */
+function sized(digits: string): string {
+  return put(digits.length / 2, 4) + digits;
 }
 
 /** Writes an answer. */
