@@ -31,6 +31,7 @@ pub use rows::{Page, Row, Rows};
 #[cfg(target_arch = "wasm32")]
 pub use storage::{HostRows, ObjectStorage};
 pub use store::{Address, CAPABILITIES, DurableObjects, DurableObjectsLimiter, Namespace};
+pub use tidegate_core::lending::Lease;
 pub use wire::Reply;
 
 /// Exports a Durable Object class that counts. The argument is the class's name in the wrangler configuration.

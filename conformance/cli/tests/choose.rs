@@ -9,10 +9,14 @@ use std::process::Command;
 use std::{env, fs};
 
 use serde_json::Value;
+use tidegate_core::gate::Rules;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PLATFORMS: [&str; 6] = ["cloudflare", "vercel", "netlify", "fastly", "spin", "server"];
+
+/// The platforms with designs that lend.
+const LEND: [&str; 4] = ["cloudflare", "vercel", "netlify", "server"];
 
 /// The code for each design of a platform, by the name of the design.
 fn codes(platform: &str) -> Result<Value> {
@@ -20,6 +24,9 @@ fn codes(platform: &str) -> Result<Value> {
     command.args(["choose", "--json", "--platform", platform, "--limit", "100"]);
     // The code does not depend on the run.
     command.args(["--seconds", "1", "--rate", "1"]);
+    if LEND.contains(&platform) {
+        command.args(["--excess", "25"]);
+    }
     let output = command.output()?;
     let chosen: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
@@ -45,6 +52,10 @@ fn every_snippet_is_compiled() -> Result<()> {
                 assert_eq!(text, known, "{name}: write it with TIDEGATE_UPDATE=1 cargo test --test choose");
                 expected.insert(name);
             }
+            let lease = code["rules"].as_str().map(|text| Rules::parse("rules.toml", text)).transpose()?;
+            let grace = lease.and_then(|rules| rules.leases().next().map(|(_, lease)| lease.grace));
+            let expected = design.contains("-leased").then_some(if design.ends_with("-grace") { 2 } else { 0 });
+            assert_eq!(grace, expected, "{platform} {design}: {code}");
         }
     }
     let library = fs::read_to_string(folder.join("src/lib.rs"))?;

@@ -650,6 +650,77 @@ fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
     Ok(())
 }
 
+/// An excess becomes the grace of a lease, with its ceiling, or an error says what to write.
+#[test]
+fn choose_turns_an_excess_into_a_grace() -> Result<()> {
+    let choose = |more: &[&str]| {
+        let fleet = ["--places", "fra,iad", "--isolates", "3", "--clients", "500", "--rate", "100", "--seconds", "20"];
+        tidegate(&[["choose"].as_slice(), &fleet, more].concat(), None)
+    };
+    let output = choose(&["--platform", "server", "--limit", "60", "--excess", "17", "--json"])?;
+    let choice: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(choice["choice"], "redis-leased-grace");
+    assert_eq!(choice["grace"], serde_json::json!({ "units": 2, "borrowers": 6, "ceilings": [72] }));
+    let code = &choice["code"]["redis-leased-grace"];
+    for (part, expected) in [("rust", "grace: 2, "), ("javascript", "leases: { grace: 2 }"), ("rules", "{ grace = 2 }")]
+    {
+        assert!(code[part].as_str().is_some_and(|code| code.contains(expected)), "{part}: {code}");
+    }
+    assert_eq!(
+        choice["code"]["redis-leased"]["rules"].as_str().map(|rules| rules.contains("lease = true")),
+        Some(true)
+    );
+    let numbers = choice["outcomes"].as_array().ok_or("no outcomes")?;
+    let of = |name: &str| numbers.iter().find(|one| one["design"] == name).ok_or("no outcome");
+    let (with, without) = (of("redis-leased-grace")?, of("redis-leased")?);
+    assert!(with["p99_ms"].as_f64() < without["p99_ms"].as_f64() && with["worst"].as_u64() <= Some(72), "{with}");
+
+    let advised = said(&choose(&["--platform", "cloudflare", "--limit", "60", "--excess", "6"])?);
+    for part in
+        ["Use durable-object-leased-grace: ", "With a grace of 1, at most", "60 + 1 x 6 = 66", " trips per decision"]
+    {
+        assert!(advised.contains(part), "{part}: {advised}");
+    }
+    // An isolate that takes the place of another is one more: each lives for ten minutes, and the window is an hour.
+    let hour = ["--limit", "1000", "--window-ms", "3600000", "--excess", "42", "--json"];
+    let hour: Value = serde_json::from_slice(&choose(&[&["--platform", "vercel"], &hour[..]].concat())?.stdout)?;
+    assert_eq!(hour["grace"], serde_json::json!({ "units": 1, "borrowers": 42, "ceilings": [1042] }));
+    // None admits more by grace than it may borrow.
+    let many = ["--platform", "netlify", "--limit", "100000", "--excess", "90000", "--json"];
+    let many: Value = serde_json::from_slice(&choose(&many)?.stdout)?;
+    assert_eq!(many["grace"], serde_json::json!({ "units": 50, "borrowers": 6, "ceilings": [100_300] }));
+    let one = ["--platform", "server", "--limit", "60", "--places", "fra", "--isolates", "1", "--excess", "1"];
+    let one = said(&tidegate(&[&["choose", "--seconds", "20"], &one[..]].concat(), None)?);
+    assert!(one.contains("Use memory: ") && one.contains("--excess is not needed: memory has no grace"), "{one}");
+
+    for (wrong, why) in [
+        (["--excess", "5", "--limit", "60"], "5 is less than one unit for each of 6 isolates"),
+        (
+            ["--excess", "5", "--limit", "60"],
+            "(--places, --isolates, --isolate-seconds); write 6 to 60, or leave --excess out",
+        ),
+        (["--excess", "61", "--limit", "60"], "61 is more than the limit of 60; write 6 to 60, or leave"),
+        (["--excess", "5", "--limit", "5"], "the limit of 5 is less than one unit for each of 6 isolates"),
+        (
+            ["--excess", "-6", "--limit", "60"],
+            "'-6' for '--excess <UNITS>': write a whole number of units, or 0 for none",
+        ),
+        (["--excess", "6.5", "--limit", "60"], "'6.5' for '--excess <UNITS>': write a whole number of units"),
+        (
+            ["--excess", "6", "--algorithm", "sliding_log"],
+            "sliding_log cannot be lent; write token_bucket, fixed_window",
+        ),
+    ] {
+        let output = choose(&[&["--platform", "server"], &wrong[..]].concat())?;
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", said(&output));
+        assert!(said(&output).contains(why), "{why}: {}", said(&output));
+    }
+    let output = choose(&["--platform", "fastly", "--excess", "6"])?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("no design of fastly lends"), "{}", said(&output));
+    Ok(())
+}
+
 #[test]
 fn choose_asks_until_an_answer_is_one() -> Result<()> {
     let asked = |answers: &str| -> Result<Output> {
@@ -664,6 +735,12 @@ fn choose_asks_until_an_answer_is_one() -> Result<()> {
     let said_all = said(&output);
     for part in ["\"azure\": write one of cloudflare", "\"five\": ", "Use fastly-kv", "Quota::fixed_window(20,"] {
         assert!(said_all.contains(part), "{part}: {said_all}");
+    }
+    // How many isolates there are is asked for where it matters.
+    let output = asked("server\n100\n\n200\n50\nfra\n0\n7\n3\n\n\n")?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    for part in ["so that its first request waits for no store?", "have? [4]", "100 + 2 x 3 = 106", "grace: 2"] {
+        assert!(said(&output).contains(part), "{part}: {}", said(&output));
     }
     let ended = asked("fastly\n20\n")?;
     assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));

@@ -13,6 +13,9 @@ pub mod cloudflare_durable_object_deny_cache;
 pub mod cloudflare_durable_object_leased;
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 #[rustfmt::skip]
+pub mod cloudflare_durable_object_leased_grace;
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+#[rustfmt::skip]
 pub mod cloudflare_rate_limit_binding;
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 #[rustfmt::skip]
@@ -43,6 +46,9 @@ pub mod server_redis_deny_cache;
 pub mod server_redis_leased;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
+pub mod server_redis_leased_grace;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
 pub mod server_upstash;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
@@ -50,6 +56,9 @@ pub mod server_upstash_deny_cache;
 #[cfg(not(target_arch = "wasm32"))]
 #[rustfmt::skip]
 pub mod server_upstash_leased;
+#[cfg(not(target_arch = "wasm32"))]
+#[rustfmt::skip]
+pub mod server_upstash_leased_grace;
 #[cfg(target_os = "wasi")]
 #[rustfmt::skip]
 pub mod spin_akamai_kv;

@@ -1,15 +1,17 @@
 mod candidates;
 mod code;
+mod grace;
 mod platform;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 
 use tidegate_harness::output::{errln, outln};
-use tidegate_traffic::simulate::{Outcome, designs, percent};
+use tidegate_traffic::simulate::{Design, Outcome, designs, percent};
 
 use self::candidates::candidates;
 use self::code::Code;
+use self::grace::Grace;
 use self::platform::Platform;
 use super::ask::ask;
 use super::simulate::{FleetArgs, outcomes, table};
@@ -20,6 +22,7 @@ Examples:
   tidegate choose                                                     asks for what it needs
   tidegate choose --platform cloudflare --limit 100
   tidegate choose --platform cloudflare --limit 1000 --max-over 50 --max-p50-ms 1
+  tidegate choose --platform server --limit 1000 --excess 12          first requests that wait for no store, and 1012 at most
   tidegate choose --platform vercel --limit 60 --max-usd 5 --places iad,fra
   tidegate choose --platform server --places fra --isolates 1         one process: its memory will do
 
@@ -42,6 +45,10 @@ pub(super) struct Args {
     /// How much more than the limit may be admitted, in percent. With 0, only designs are considered that never exceed it.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     max_over: f64,
+    /// By how many units a client may exceed its limit, so that its first requests wait for no store. Designs that lend then have a
+    /// grace: these units, divided by the isolates that a client can meet.
+    #[arg(long, value_name = "UNITS", default_value = "0", allow_negative_numbers = true, value_parser = units)]
+    excess: u64,
     /// How long half of the decisions may take.
     #[arg(long, value_name = "MS")]
     max_p50_ms: Option<f64>,
@@ -78,10 +85,12 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         }
     }
     let setup = args.fleet.setup().map_err(Failure::Usage)?;
+    let grace = Grace::within(args.excess, &setup, platform).map_err(Failure::Usage)?;
     let here = |design: &str| candidates(platform).find(|known| known.design == design);
     let (mut able, mut reasons) = (Vec::new(), Vec::new());
     // Other parameters than the adapters' own only draw the curve.
-    for design in designs(0).into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
+    let units = grace.as_ref().map_or(0, |grace| grace.units);
+    for design in designs(units).into_iter().filter(|design| here(design.name).is_some() && design.is_default()) {
         match design.takes(&setup.policy) {
             Ok(()) => able.push(design),
             Err(why) => reasons.push(format!("{}: {why}", design.name)),
@@ -100,14 +109,20 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         waits.then(price(a).total_cmp(&price(b))).then(a.round_trips.total_cmp(&b.round_trips))
     });
     let isolates = setup.places.count() * setup.isolates;
+    let lease = |outcome: &Outcome| able.iter().find(|one| one.name == outcome.design).and_then(Design::lease);
+    let has_grace = |outcome: &Outcome| lease(outcome).is_some_and(|lease| lease.grace > 0);
     let is_strict = |outcome: &Outcome| able.iter().any(|one| one.name == outcome.design && one.is_strict(isolates));
-    let objections = |outcome: &Outcome| args.objections(outcome, is_strict(outcome));
+    // What a grace admits is bounded by the excess, whatever a run shows.
+    let max_over = |outcome: &Outcome| if has_grace(outcome) { f64::INFINITY } else { args.max_over };
+    let objections = |outcome: &Outcome| args.objections(outcome, is_strict(outcome), max_over(outcome));
     let chosen = outcomes.iter().find(|outcome| objections(outcome).is_empty());
-    let code = |outcome: &Outcome| here(outcome.design).map(|candidate| Code::new(candidate, &setup.policy, platform));
+    let code = |outcome: &Outcome| {
+        here(outcome.design).map(|candidate| Code::new(candidate, &setup.policy, platform, lease(outcome)))
+    };
     if args.json {
         let choice = chosen.map(|outcome| outcome.design);
         let codes: BTreeMap<_, _> = outcomes.iter().map(|outcome| (outcome.design, code(outcome))).collect();
-        outln!("{}", serde_json::json!({ "choice": choice, "outcomes": outcomes, "code": codes }));
+        outln!("{}", serde_json::json!({ "choice": choice, "grace": grace, "outcomes": outcomes, "code": codes }));
     } else {
         outln!("{}", table(&outcomes));
         for outcome in &outcomes {
@@ -119,7 +134,13 @@ pub(super) fn run(mut args: Args) -> Result<(), Failure> {
         if let Some(outcome) = chosen
             && let Some(code) = code(outcome)
         {
-            outln!("\n{}\n{code}", advice(outcome));
+            outln!("\n{}", advice(outcome));
+            match &grace {
+                Some(grace) if has_grace(outcome) => outln!("{}", grace.in_words(&setup)),
+                Some(_) => outln!("--excess is not needed: {} has no grace. Leave it out.", outcome.design),
+                None => {}
+            }
+            outln!("{code}");
         }
     }
     if chosen.is_none() {
@@ -137,6 +158,13 @@ impl Args {
         let platform = ask("Where does the application run?", Platform::Cloudflare)?;
         self.fleet.ask()?;
         self.max_over = ask("How much more than the limit may be admitted, in percent? 0 is exact", self.max_over)?;
+        if grace::lends(platform) {
+            let excess = "By how many units may a client exceed its limit, so that its first request waits for no store? 0 is none";
+            self.excess = ask(excess, self.excess)?;
+            if self.excess > 0 {
+                self.fleet.ask_isolates()?;
+            }
+        }
         let never = f64::INFINITY;
         let p50 = ask("How many milliseconds may half of the decisions take?", self.max_p50_ms.unwrap_or(never))?;
         let usd = ask("How many US dollars may a million decisions cost?", self.max_usd.unwrap_or(never))?;
@@ -146,12 +174,12 @@ impl Args {
     }
 
     /// Why an outcome does not meet the requirements.
-    fn objections(&self, outcome: &Outcome, is_strict: bool) -> Vec<String> {
+    fn objections(&self, outcome: &Outcome, is_strict: bool, max_over: f64) -> Vec<String> {
         let mut objections = Vec::new();
         let over = outcome.overshoot_percent();
-        if over > self.max_over {
+        if over > max_over {
             objections.push(format!("{} over the limit", percent(over)));
-        } else if self.max_over == 0.0 && !is_strict {
+        } else if max_over == 0.0 && !is_strict {
             objections.push("it can exceed the limit".into());
         }
         if let Some(most) = self.max_p50_ms.filter(|most| outcome.p50_ms > *most) {
@@ -169,6 +197,11 @@ impl Args {
         }
         objections
     }
+}
+
+/// Reads a number of units.
+fn units(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write a whole number of units, or 0 for none".into())
 }
 
 /// What a design does, in one sentence.

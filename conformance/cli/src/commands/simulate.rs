@@ -1,6 +1,7 @@
 mod scenario;
 
 use std::fs;
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -193,6 +194,13 @@ impl FleetArgs {
         self.clients = ask("Of how many clients?", self.clients)?;
         let places = ask("At which places?", self.places.join(","))?;
         self.places = places.split(',').map(|place| place.trim().to_owned()).collect();
+        Ok(())
+    }
+
+    /// Asks how many isolates serve the requests of a place.
+    pub(super) fn ask_isolates(&mut self) -> Result<(), Failure> {
+        let isolates = NonZero::new(self.isolates).unwrap_or(NonZero::<u16>::MIN);
+        self.isolates = ask("How many isolates or processes does a place have?", isolates)?.get();
         Ok(())
     }
 

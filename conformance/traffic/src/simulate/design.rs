@@ -96,11 +96,20 @@ impl Design {
     /// Whether its parameter is the adapter's own default, or there is none.
     #[must_use]
     pub fn is_default(&self) -> bool {
-        match self.model {
-            Model::Leases(lease) | Model::ExactLeases(lease) => lease.slice == SLICE,
-            Model::WorkersKv(seconds) => seconds == 1,
-            Model::Synchronized(_) => false,
+        match (self.lease(), self.model) {
+            (Some(lease), _) => lease.slice == SLICE,
+            (None, Model::WorkersKv(seconds)) => seconds == 1,
+            (None, Model::Synchronized(_)) => false,
             _ => true,
+        }
+    }
+
+    /// The lease of an isolate, if it borrows.
+    #[must_use]
+    pub const fn lease(&self) -> Option<Lease> {
+        match self.model {
+            Model::Leases(lease) | Model::ExactLeases(lease) => Some(lease),
+            _ => None,
         }
     }
 
@@ -131,7 +140,7 @@ impl Design {
         }
         self.capabilities().and_then(|can| can.supports_policy(policy)).map_err(|error| error.to_string())?;
         match self.model {
-            Model::Leases(_) | Model::ExactLeases(_) if !can_lend(policy) => {
+            _ if self.lease().is_some() && !can_lend(policy) => {
                 Err("it leases windows of counters and token buckets, and asks the store otherwise".into())
             }
             Model::Binding if !PlaceCounts::offers(policy.quotas()[0].rule().window()) => {

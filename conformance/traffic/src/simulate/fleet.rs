@@ -41,6 +41,18 @@ pub struct Setup {
     pub seed: u64,
 }
 
+impl Setup {
+    /// How many isolates a client meets at most within the longest window of its limit, if each lives as long as isolates do on average:
+    /// those of all places, and as many again for each of their lives that ends meanwhile.
+    #[must_use]
+    pub fn borrowers(&self) -> u64 {
+        let window_ms = self.policy.quotas().iter().map(|quota| quota.rule().window().get()).max().unwrap_or_default();
+        let ended = window_ms / self.isolate_seconds.max(1).saturating_mul(1_000);
+        let at_a_time = self.places.count() as u64 * self.isolates.max(1) as u64;
+        at_a_time.saturating_mul(1 + ended)
+    }
+}
+
 /// What a design did.
 #[derive(Clone, Debug, PartialEq, Serialize, Default)]
 pub struct Outcome {

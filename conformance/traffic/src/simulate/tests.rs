@@ -130,8 +130,11 @@ fn a_grace_spares_new_clients_the_wait_and_exceeds_a_limit_by_its_bound_at_most(
         [("redis-leased-grace", "redis-leased"), ("durable-object-leased-grace", "durable-object-leased")]
     {
         let (with, without) = (run(&setup, design, "of 1"), run(&setup, lends, "slice 50"));
-        assert!(without.over == 0 && (10..=14).contains(&with.worst), "{with:?}");
+        assert_eq!(setup.borrowers(), 4);
+        assert!(without.over == 0 && (10..=10 + setup.borrowers()).contains(&with.worst), "{with:?}");
     }
+    // One that lives for a quarter of the window has five, at most, within it.
+    assert_eq!(Setup { isolate_seconds: 15, ..setup.clone() }.borrowers(), 20);
     // A store that does not answer ends the grace.
     setup.faults.outages = std::iter::once(0..70).collect();
     let failed = run(&setup, "redis-leased-grace", "of 1");

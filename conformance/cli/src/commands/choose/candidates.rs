@@ -23,7 +23,12 @@ pub(super) struct Rust {
     /// What an application has outside of functions.
     pub(super) item: &'static str,
     pub(super) parameters: &'static str,
+    /// The type of the limiter.
+    pub(super) returns: &'static str,
+    /// The expression that makes the limiter, and the lines around it.
     pub(super) limiter: &'static str,
+    pub(super) before: &'static str,
+    pub(super) after: &'static str,
 }
 
 /// The same in JavaScript.
@@ -44,7 +49,10 @@ cargo add worker@0.8"#,
     imports: &["tidegate_cloudflare::durable_objects::{Config, DurableObjects}", "worker::Env"],
     item: "tidegate_cloudflare::durable_object!(Tidegate);",
     parameters: "env: &Env",
+    returns: "impl Limiter",
     limiter: r#"DurableObjects::from_env(env, "TIDEGATE", Config::default())?.limiter()"#,
+    before: "",
+    after: "",
 };
 
 const REDIS: Rust = Rust {
@@ -54,7 +62,10 @@ const REDIS: Rust = Rust {
     imports: &[],
     item: "",
     parameters: "url: &str",
+    returns: "impl Limiter",
     limiter: "Redis::new(Config::new(url))?.limiter()",
+    before: "",
+    after: "",
 };
 
 const UPSTASH: Rust = Rust {
@@ -64,7 +75,10 @@ const UPSTASH: Rust = Rust {
     imports: &[],
     item: "",
     parameters: "url: &str, token: &str",
+    returns: "impl Limiter",
     limiter: "Rest::new(RestConfig::new(url, token))?.limiter()",
+    before: "",
+    after: "",
 };
 
 const UPSTASH_LEASED: Rust = Rust {
@@ -72,6 +86,44 @@ const UPSTASH_LEASED: Rust = Rust {
     limiter: "Rest::new(RestConfig::new(url, token))?.lending(Lease::new(50, Millis::from_secs(60)))?",
     ..UPSTASH
 };
+
+const OBJECTS_GRACE: Rust = Rust {
+    names: &["UnixMillis"],
+    imports: &[
+        "std::time::Duration",
+        "tidegate_cloudflare::durable_objects::{Config, DurableObjects, Lease, Leases}",
+        "worker::{Context, Date, Delay, Env, ObjectNamespace}",
+    ],
+    item: "tidegate_cloudflare::durable_object!(Tidegate);
+
+/// Call it with each response, and keep the limiter in a `static`: the objects are told what was admitted before they were asked.
+pub fn after(limiter: &'static Leases<'static, ObjectNamespace>, context: &Context) {
+    let now = || UnixMillis::new(Date::now().as_millis());
+    context.wait_until(limiter.after(now, Delay::from(Duration::from_millis(100))));
+}",
+    returns: "Leases<'static, ObjectNamespace>",
+    limiter: r#"Leases::with_lease(DurableObjects::from_env(env, "TIDEGATE", Config::default())?, lease)?"#,
+    before: LEASE,
+    ..OBJECTS
+};
+
+/// A lease with a grace, in Rust.
+const LEASE: &str =
+    "    let lease = Lease { grace: <grace>, in_background: true, ..Lease::new(50, Millis::from_secs(60)) };\n";
+
+/// Tells a store what was admitted by grace.
+const TASK: &str = "    // In a runtime of tokio: the store is told what was admitted before it was asked.
+    let told = Arc::downgrade(&limiter);
+    tokio::spawn(async move {
+        while let Some(limiter) = told.upgrade() {
+            limiter.after(UnixMillis::now, ready(())).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+";
+
+/// What the task needs.
+const OF_THE_TASK: [&str; 3] = ["std::future::ready", "std::sync::Arc", "std::time::Duration"];
 
 /// Of Durable Objects in JavaScript.
 const OBJECT_CLASS: &str = "import { env } from \"cloudflare:workers\";
@@ -89,7 +141,7 @@ const client = new Redis(url, { enableOfflineQueue: false, autoResendUnfulfilled
 /// Hosts with environment variables. Cloudflare Workers have bindings.
 const HOSTS: [Platform; 3] = [Platform::Vercel, Platform::Netlify, Platform::Server];
 
-static CANDIDATES: [Candidate; 19] = [
+static CANDIDATES: [Candidate; 25] = [
     Candidate {
         design: "durable-object",
         platforms: &[Platform::Cloudflare],
@@ -131,6 +183,16 @@ static CANDIDATES: [Candidate; 19] = [
             entry: "@tidegate/edge/cloudflare",
             before: OBJECT_CLASS,
             limiter: "new Tidegate({ namespace: env.TIDEGATE, leases: true, <options> })",
+        }),
+    },
+    Candidate {
+        design: "durable-object-leased-grace",
+        platforms: &[Platform::Cloudflare],
+        rust: Some(OBJECTS_GRACE),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/cloudflare",
+            before: OBJECT_CLASS,
+            limiter: "new Tidegate({ namespace: env.TIDEGATE, leases: { grace: <grace> }, <options> })",
         }),
     },
     Candidate {
@@ -198,6 +260,16 @@ cargo add worker@0.8"#,
         }),
     },
     Candidate {
+        design: "upstash-leased-grace",
+        platforms: &[Platform::Cloudflare],
+        rust: None,
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "import { env, waitUntil } from \"cloudflare:workers\";\n",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, leases: { grace: <grace> }, waitUntil, <options> }, env)",
+        }),
+    },
+    Candidate {
         design: "upstash",
         platforms: &HOSTS,
         rust: Some(UPSTASH),
@@ -242,6 +314,46 @@ cargo add worker@0.8"#,
         }),
     },
     Candidate {
+        design: "upstash-leased-grace",
+        platforms: &[Platform::Vercel],
+        // It has no time after its response.
+        rust: None,
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "\n// What a grace admits is told after the response. So pass waitUntil, of @vercel/functions.",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, leases: { grace: <grace> }, <options> })",
+        }),
+    },
+    Candidate {
+        design: "upstash-leased-grace",
+        platforms: &[Platform::Netlify],
+        rust: None,
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, leases: { grace: <grace> }, <options> })",
+        }),
+    },
+    Candidate {
+        design: "upstash-leased-grace",
+        platforms: &[Platform::Server],
+        rust: Some(Rust {
+            cargo: r#"cargo add tidegate-redis --path "$TIDEGATE/adapters/redis" --no-default-features --features rest
+cargo add tokio@1 --features rt,time"#,
+            names: &["Lease", "Rest", "RestConfig", "UnixMillis"],
+            imports: &OF_THE_TASK,
+            limiter: "Arc::new(Rest::new(RestConfig::new(url, token))?.lending(lease)?)",
+            before: LEASE,
+            after: TASK,
+            ..UPSTASH
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge",
+            before: "",
+            limiter: "Tidegate.fromEnv({ platform: <platform>, leases: { grace: <grace> }, <options> })",
+        }),
+    },
+    Candidate {
         design: "fastly-kv",
         platforms: &[Platform::Fastly],
         rust: Some(Rust {
@@ -251,7 +363,10 @@ cargo add worker@0.8"#,
             imports: &[],
             item: "",
             parameters: "",
+            returns: "impl Limiter",
             limiter: r#"Kv::open("tidegate")?.limiter()"#,
+            before: "",
+            after: "",
         }),
         javascript: None,
     },
@@ -265,7 +380,10 @@ cargo add worker@0.8"#,
             imports: &[],
             item: "",
             parameters: "",
+            returns: "impl Limiter",
             limiter: r#"SpinKv::open("default")?.limiter()"#,
+            before: "",
+            after: "",
         }),
         javascript: None,
     },
@@ -279,7 +397,10 @@ cargo add worker@0.8"#,
             imports: &[],
             item: "",
             parameters: "url: &str",
+            returns: "impl Limiter",
             limiter: "SpinRedis::new(RedisConnection::open(url)?).limiter()",
+            before: "",
+            after: "",
         }),
         javascript: None,
     },
@@ -322,6 +443,25 @@ cargo add worker@0.8"#,
         }),
     },
     Candidate {
+        design: "redis-leased-grace",
+        platforms: &[Platform::Server],
+        rust: Some(Rust {
+            cargo: r#"cargo add tidegate-redis --path "$TIDEGATE/adapters/redis"
+cargo add tokio@1 --features rt,time"#,
+            names: &["Config", "Lease", "Redis", "UnixMillis"],
+            imports: &OF_THE_TASK,
+            limiter: "Arc::new(Redis::new(Config::new(url))?.lending(lease)?)",
+            before: LEASE,
+            after: TASK,
+            ..REDIS
+        }),
+        javascript: Some(JavaScript {
+            entry: "@tidegate/edge/redis",
+            before: IOREDIS,
+            limiter: "new Tidegate({ client, platform: <platform>, leases: { grace: <grace> }, <options> })",
+        }),
+    },
+    Candidate {
         design: "memory",
         platforms: &[Platform::Server],
         rust: Some(Rust {
@@ -331,7 +471,10 @@ cargo add worker@0.8"#,
             imports: &[],
             item: "",
             parameters: "",
+            returns: "impl Limiter",
             limiter: "MemoryLimiter::new()",
+            before: "",
+            after: "",
         }),
         javascript: Some(JavaScript {
             entry: "@tidegate/edge/memory",

@@ -5,13 +5,14 @@ use std::fmt;
 
 use serde::Serialize;
 use tidegate_core::Policy;
+use tidegate_core::lending::Lease;
 
-use super::super::quota::as_code;
+use super::super::quota::{Quotas, as_code};
 use super::candidates::{Candidate, Rust};
 use super::platform::Platform;
 
 /// What every example in Rust imports.
-const ALWAYS: [&str; 5] = ["Error", "Limiter", "Millis", "Policy", "Quota"];
+const ALWAYS: [&str; 4] = ["Error", "Millis", "Policy", "Quota"];
 
 /// How the commands work before the packages are published. `cargo make released` empties the file.
 const UNPUBLISHED: &str = include_str!("unpublished.md");
@@ -28,27 +29,33 @@ pub(super) struct Code {
     /// The command that installs what the example in JavaScript imports.
     npm: Option<String>,
     javascript: Option<String>,
+    /// What a rules file says in their place, if the limit has a lease.
+    rules: Option<String>,
 }
 
 impl Code {
-    pub(super) fn new(candidate: &Candidate, policy: &Policy, platform: Platform) -> Self {
+    pub(super) fn new(candidate: &Candidate, policy: &Policy, platform: Platform, lease: Option<Lease>) -> Self {
         let filled = |code: &str| {
             let rule = policy.quotas()[0].rule();
             let code = code.replace("<platform>", &format!("{:?}", platform.in_javascript()));
+            let code = code.replace("<grace>", &lease.map_or(0, |lease| lease.grace).to_string());
             code.replace("<limit>", &rule.limit().to_string()).replace("<window>", &rule.window().get().to_string())
         };
-        let (quotas_rust, quotas_javascript) = as_code(policy);
+        let Quotas { rust: quotas_rust, javascript: quotas_javascript, toml } = as_code(policy);
         let (name, charges) = (policy.name(), policy.charges_denied());
         let cargo = candidate.rust.as_ref().map(|rust| format!("{}\n", rust.cargo));
         let rust = candidate.rust.as_ref().map(|rust| {
             let denials = if charges { ".charge_denied(true)" } else { "" };
             let item = if rust.item.is_empty() { String::new() } else { [rust.item, "\n\n"].concat() };
             filled(&format!(
-                "{}\n\n{item}pub fn limiter({}) -> Result<(impl Limiter, Policy), Error> {{\n    let limiter = {};\n    \
+                "{}\n\n{item}pub fn limiter({}) -> Result<({}, Policy), Error> {{\n{}    let limiter = {};\n{}    \
                  let policy = Policy::new({name:?}, [{quotas_rust}])?{denials};\n    Ok((limiter, policy))\n}}\n",
                 imports(rust),
                 rust.parameters,
+                rust.returns,
+                rust.before,
                 rust.limiter,
+                rust.after,
             ))
         });
         let javascript = candidate.javascript.as_ref().map(|javascript| {
@@ -61,8 +68,16 @@ impl Code {
             ))
         });
         let npm = javascript.as_deref().map(install);
-        Self { cargo, rust, npm, javascript }
+        let rules = lease.map(|lease| rules_file(name, &toml, lease));
+        Self { cargo, rust, npm, javascript, rules }
     }
+}
+
+/// A rules file with this limit, for all requests.
+fn rules_file(name: &str, quotas: &str, lease: Lease) -> String {
+    let lease = if lease.grace == 0 { "true".to_owned() } else { format!("{{ grace = {} }}", lease.grace) };
+    let key = if name.contains('.') { format!("{name:?}") } else { name.to_owned() };
+    format!("[limits.{key}]\nquotas = [{quotas}]\nlease = {lease}\n\n[[rules]]\nlimits = [{name:?}]\n")
 }
 
 /// The command that installs what an example in JavaScript imports.
@@ -82,6 +97,7 @@ fn install(javascript: &str) -> String {
 /// The imports of an example, in rustfmt's order.
 fn imports(rust: &Rust) -> String {
     let mut names = [rust.names, &ALWAYS].concat();
+    names.extend(rust.returns.contains("impl Limiter").then_some("Limiter"));
     names.sort_unstable();
     let of_the_adapter = format!("{}::{{{}}}", rust.adapter, names.join(", "));
     let mut lines = [rust.imports, &[&of_the_adapter]].concat();
@@ -95,8 +111,13 @@ impl fmt::Display for Code {
         if !status.is_empty() {
             writeln!(f, "\n{}", status.join("\n"))?;
         }
-        let parts =
-            [("cargo", &self.cargo), ("Rust", &self.rust), ("npm", &self.npm), ("JavaScript", &self.javascript)];
+        let parts = [
+            ("cargo", &self.cargo),
+            ("Rust", &self.rust),
+            ("npm", &self.npm),
+            ("JavaScript", &self.javascript),
+            ("or, with a gate, rules.toml", &self.rules),
+        ];
         for (title, code) in parts {
             let Some(code) = code else { continue };
             writeln!(f, "\n{title}:")?;

@@ -1,0 +1,4 @@
+import { Tidegate } from "@tidegate/edge";
+
+const policy = { name: "api", quotas: [{ fixedWindow: { limit: 100, windowMs: 60000 } }] };
+export const tidegate = Tidegate.fromEnv({ platform: "direct", leases: { grace: 2 }, failMode: "open", policy });
