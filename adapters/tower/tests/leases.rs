@@ -322,6 +322,8 @@ async fn a_store_that_is_down_ends_the_grace() {
         server.get("/", &[("x-vercel-forwarded-for", &client)]).await.status().as_u16()
     };
     assert_eq!(ask().await, 200);
+    #[cfg(feature = "metrics")]
+    assert!(metrics.render().contains("tidegate_lease_grace{store=\"default\"} 1\n"), "{}", metrics.render());
     redis.kill();
     // Each key is new. The first ones have a grace until the failure is known.
     until("the failure is never known", async || ask().await == 503).await;

@@ -370,7 +370,7 @@ impl<'s> Composed<'s> {
     pub(super) fn in_background(&self) {
         #[cfg(feature = "lending")]
         if let Some(borrowing) = &self.borrowing {
-            borrowing.in_background();
+            borrowing.in_background(&self.store.name);
         }
     }
 

@@ -127,6 +127,53 @@ fn an_outage_behind_a_fallback_is_one_line_and_one_metric() {
     assert_eq!(*recorder.0.lock().unwrap(), expected.map(|(name, value)| (name.to_string(), value)).into());
 }
 
+/// The sum over all processes is what a client may get beyond a limit. A gate that asks nothing in the background gives no grace.
+#[cfg(all(feature = "lending", feature = "toml"))]
+#[test]
+fn each_gate_that_gives_a_grace_adds_the_largest_one_of_its_store() {
+    use tidegate_core::store::AtomicLimiter;
+
+    let rules = |api: u64, login: u64| {
+        let file = format!(
+            r#"
+            rules = [{{ limits = ["api"] }}, {{ path = "/login", limits = ["login"] }}]
+
+            [limits.api]
+            quotas = [{{ algorithm = "fixed_window", limit = 9, window_ms = 1000 }}]
+            lease = {{ grace = {api} }}
+
+            [limits.login]
+            quotas = [{{ algorithm = "fixed_window", limit = 9, window_ms = 1000 }}]
+            lease = {{ grace = {login} }}
+            "#
+        );
+        Rules::parse("rules.toml", &file).unwrap()
+    };
+    let gate = |rules: Rules| {
+        let store = AtomicLimiter::new(crate::lending::store::Store::default());
+        Gate::new(rules, store, ClientIpSource::new(Platform::Direct)).unwrap()
+    };
+    let recorder = Recorded::default();
+    let told = || recorder.0.lock().unwrap().get("tidegate_lease_grace{store=default}").copied();
+    metrics::with_local_recorder(&recorder, || {
+        let (one, other) = (gate(rules(1, 3)), gate(rules(2, 0)));
+        assert_eq!(told(), None);
+        one.in_background();
+        one.in_background();
+        assert_eq!(told(), Some(3.0));
+        other.in_background();
+        assert_eq!(told(), Some(5.0));
+        one.reload(rules(1, 3)).unwrap();
+        assert_eq!(told(), Some(5.0));
+        one.reload(rules(1, 0)).unwrap();
+        assert_eq!(told(), Some(3.0));
+        drop(other);
+        assert_eq!(told(), Some(1.0));
+        one.reload(rules(0, 0)).unwrap();
+        assert_eq!(told(), Some(0.0));
+    });
+}
+
 /// Adds up what is counted, by the name and the labels.
 #[derive(Clone, Default)]
 struct Recorded(Arc<Mutex<BTreeMap<String, f64>>>);

@@ -10,18 +10,39 @@ pub(super) struct Borrowing<'s> {
     store: Store<'s>,
     /// A borrower for each lease.
     borrowers: Vec<(Lease, LendingLimiter<'s, Store<'s>>)>,
+    #[cfg(feature = "metrics")]
+    told: std::sync::OnceLock<metrics::Gauge>,
 }
 
 impl<'s> Borrowing<'s> {
     pub(super) fn new(store: Store<'s>, leases: &[Lease]) -> Result<Self, Error> {
         let borrower = |lease: &Lease| Ok((*lease, LendingLimiter::new(store.clone(), *lease)?));
         let borrowers = leases.iter().map(borrower).collect::<Result<_, Error>>()?;
-        Ok(Self { store, borrowers })
+        Ok(Self {
+            store,
+            borrowers,
+            #[cfg(feature = "metrics")]
+            told: std::sync::OnceLock::new(),
+        })
     }
 
-    /// Keeps questions for [`Borrowing::after`] from now on.
-    pub(super) fn in_background(&self) {
+    /// Keeps questions for [`Borrowing::after`] from now on. `name` is that of the store.
+    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "it is the label of a metric"))]
+    pub(super) fn in_background(&self, name: &str) {
         self.borrowers.iter().for_each(|(_, borrower)| borrower.in_background());
+        #[cfg(feature = "metrics")]
+        if self.grace() > 0 {
+            self.told.get_or_init(|| {
+                let gauge = metrics::gauge!("tidegate_lease_grace", "store" => name.to_owned());
+                gauge.increment(as_f64(self.grace()));
+                gauge
+            });
+        }
+    }
+
+    /// The largest grace of its leases.
+    fn grace(&self) -> u64 {
+        self.borrowers.iter().map(|(lease, _)| lease.grace).max().unwrap_or_default()
     }
 
     /// What there is to tell the store.
@@ -48,8 +69,7 @@ impl Limiter for Borrowing<'_> {
         let leases = || self.borrowers.iter().map(|(lease, _)| lease);
         let lifetime = leases().map(|lease| lease.lifetime).max().unwrap_or_default();
         let widest = Lease::new(leases().map(|lease| lease.slice).max().unwrap_or_default(), lifetime);
-        let grace = leases().map(|lease| lease.grace).max().unwrap_or_default();
-        lending_capabilities(self.store.capabilities(), &Lease { grace, ..widest }).borrows(true)
+        lending_capabilities(self.store.capabilities(), &Lease { grace: self.grace(), ..widest }).borrows(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
@@ -69,4 +89,20 @@ impl Limiter for Borrowing<'_> {
         }
         reply
     }
+}
+
+/// A borrower that is gone admits nothing.
+#[cfg(feature = "metrics")]
+impl Drop for Borrowing<'_> {
+    fn drop(&mut self) {
+        if let Some(gauge) = self.told.get() {
+            gauge.decrement(as_f64(self.grace()));
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[expect(clippy::cast_precision_loss, reason = "a grace is at most 2^51")]
+const fn as_f64(units: u64) -> f64 {
+    units as f64
 }
