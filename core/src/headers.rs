@@ -8,27 +8,45 @@ use crate::{Decision, ErrorKind, Millis, Origin, Policy, QuotaStatus, Rule};
 /// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are clamped to it.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// The revision of the `RateLimit-Policy` and `RateLimit` fields.
+/// Fields that a response has beside the usual ones.
 ///
 /// ```
-/// use tidegate_core::{Millis, Policy, Quota, RateLimitFields, ResponseFields, UnixMillis};
+/// use tidegate_core::{ExtraFields, Millis, Policy, Quota, ResponseFields, UnixMillis};
 /// # fn main() -> Result<(), tidegate_core::Error> {
-/// let policy = Policy::new("api", [Quota::fixed_window(100, Millis::from_secs(60))?])?;
-/// let decision = policy.decide(&mut policy.initial_state(), UnixMillis::new(0), 1);
-/// let fields = ResponseFields::with_revision(&policy, &decision, RateLimitFields::Draft11);
-/// assert_eq!(fields.get(ResponseFields::RATELIMIT_POLICY), Some(r#""api";q=100;w=60"#));
+/// let policy = Policy::new("api", [Quota::token_bucket(1, 1, Millis::new(1_200))?])?;
+/// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+/// let _ = policy.decide(&mut state, now, 1);
+/// let denied = policy.decide(&mut state, now, 1);
+/// let fields = ResponseFields::with(&policy, &denied, ExtraFields::NONE.draft_6().retry_after_ms());
+/// assert_eq!(fields.get(ResponseFields::RATELIMIT_RESET), Some("2"));
+/// assert_eq!(fields.get(ResponseFields::RETRY_AFTER), Some("2"));
+/// assert_eq!(fields.get(ResponseFields::RETRY_AFTER_MS), Some("1200"));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RateLimitFields {
-    /// [draft-ietf-httpapi-ratelimit-headers-11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11).
-    #[default]
-    Draft11,
-    /// Those of draft 11, and beside them `ratelimit-limit`, `ratelimit-remaining` and `ratelimit-reset` of
+pub struct ExtraFields {
+    pub(crate) draft_6: bool,
+    pub(crate) retry_after_ms: bool,
+}
+
+impl ExtraFields {
+    /// The usual fields only.
+    pub const NONE: Self = Self { draft_6: false, retry_after_ms: false };
+
+    /// `ratelimit-limit`, `ratelimit-remaining` and `ratelimit-reset` of
     /// [draft-ietf-httpapi-ratelimit-headers-06](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06).
-    Draft11And6,
+    #[must_use]
+    pub const fn draft_6(self) -> Self {
+        Self { draft_6: true, ..self }
+    }
+
+    /// For a denial, `retry-after-ms`: the wait of `retry-after` in milliseconds. The client libraries of OpenAI and Anthropic read it
+    /// first.
+    #[must_use]
+    pub const fn retry_after_ms(self) -> Self {
+        Self { retry_after_ms: true, ..self }
+    }
 }
 
 /// The rate limit fields of a response, for every response: allowed, denied, or an error of the application.
@@ -38,11 +56,12 @@ pub enum RateLimitFields {
 /// - `x-ratelimit-remaining`.
 /// - `x-ratelimit-reset`: when the quota is completely unused, in seconds since the epoch, rounded up.
 ///
-/// For the same quota, with [`RateLimitFields::Draft11And6`]: `ratelimit-limit`, `ratelimit-remaining`, and `ratelimit-reset`, the seconds
+/// For the same quota, with [`ExtraFields::draft_6`]: `ratelimit-limit`, `ratelimit-remaining`, and `ratelimit-reset`, the seconds
 /// until it is completely unused, rounded up, and at most `retry-after`. `ratelimit-policy` is that of draft 11, which has the
 /// same name.
 ///
-/// For every quota, as structured fields ([`RateLimitFields`]):
+/// For every quota, as the structured fields of
+/// [draft-ietf-httpapi-ratelimit-headers-11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11):
 /// - `ratelimit-policy`: its name, `q` its limit, `w` its [window](crate::Rule::window) in seconds, rounded up. A concurrency
 ///   limit has the unit `qu="concurrent-requests"` in place of a window.
 /// - `ratelimit`: its name, `r` what remains, `t` the seconds until it is completely unused, rounded up.
@@ -96,6 +115,7 @@ pub(crate) enum Field {
     Draft6Remaining,
     Draft6Reset,
     RetryAfter,
+    RetryAfterMs,
     Origin,
     FailedOpen,
     ContentType,
@@ -104,7 +124,7 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const COUNT: usize = 13;
+    const COUNT: usize = 14;
 
     const fn name(self) -> &'static str {
         match self {
@@ -117,6 +137,7 @@ impl Field {
             Self::Draft6Remaining => ResponseFields::RATELIMIT_REMAINING,
             Self::Draft6Reset => ResponseFields::RATELIMIT_RESET,
             Self::RetryAfter => ResponseFields::RETRY_AFTER,
+            Self::RetryAfterMs => ResponseFields::RETRY_AFTER_MS,
             Self::Origin => ResponseFields::X_TIDEGATE_ORIGIN,
             Self::FailedOpen => ResponseFields::X_TIDEGATE_FAILED_OPEN,
             Self::ContentType => ResponseFields::CONTENT_TYPE,
@@ -143,6 +164,8 @@ impl ResponseFields {
     pub const RATELIMIT_RESET: &'static str = "ratelimit-reset";
     /// The name of the field for the wait of a denial.
     pub const RETRY_AFTER: &'static str = "retry-after";
+    /// The name of the field for the wait of a denial in milliseconds.
+    pub const RETRY_AFTER_MS: &'static str = "retry-after-ms";
     /// The name of the field for the limit.
     pub const X_RATELIMIT_LIMIT: &'static str = "x-ratelimit-limit";
     /// The name of the field for the remaining count.
@@ -154,15 +177,15 @@ impl ResponseFields {
     /// The name of the field that marks a request admitted after a failure of the store.
     pub const X_TIDEGATE_FAILED_OPEN: &'static str = "x-tidegate-failed-open";
 
-    /// The fields of a decision on `policy`, with the newest revision of the IETF fields.
+    /// The usual fields of a decision on `policy`.
     #[must_use]
     pub fn new(policy: &Policy, decision: &Decision) -> Self {
-        Self::with_revision(policy, decision, RateLimitFields::default())
+        Self::with(policy, decision, ExtraFields::NONE)
     }
 
-    /// The fields of a decision on `policy`, with the given revision of the IETF fields.
+    /// The usual fields of a decision on `policy`, and further ones.
     #[must_use]
-    pub fn with_revision(policy: &Policy, decision: &Decision, revision: RateLimitFields) -> Self {
+    pub fn with(policy: &Policy, decision: &Decision, extra: ExtraFields) -> Self {
         let mut fields = Self { text: String::with_capacity(128), ..Self::default() };
         let shown = shown(policy, decision);
         if let Some(shown) = shown {
@@ -179,11 +202,16 @@ impl ResponseFields {
         fields.end(Field::RateLimitPolicy);
         push_limits(&mut fields.text, policy, decision);
         fields.end(Field::RateLimit);
-        if let (RateLimitFields::Draft11And6, Some(shown)) = (revision, shown) {
+        if extra.draft_6
+            && let Some(shown) = shown
+        {
             fields.push_draft_6(shown, retry_after_secs(decision));
         }
         if let Some(secs) = retry_after_secs(decision) {
             fields.push_number(Field::RetryAfter, secs);
+        }
+        if let Some(wait) = decision.retry_after().filter(|_| extra.retry_after_ms) {
+            fields.push_number(Field::RetryAfterMs, wait.get().clamp(1, INTEGER_MAX));
         }
         if decision.origin() == Origin::Fallback {
             fields.push(Field::Origin, Origin::Fallback.name());

@@ -69,7 +69,7 @@ pub use client_ip::{ClientIp, MissingIp};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use dimension::{Dimension, Keys, StorageKeys};
 pub use error::{Error, ErrorKind};
-pub use headers::{RateLimitFields, ResponseFields};
+pub use headers::{ExtraFields, ResponseFields};
 pub use identity::Identity;
 pub use key::Key;
 pub use limiter::{

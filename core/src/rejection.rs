@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt::Write as _;
 
 use crate::headers::Field;
-use crate::{Decision, ErrorKind, Policy, QuotaStatus, RateLimitFields, ResponseFields, Status};
+use crate::{Decision, ErrorKind, ExtraFields, Origin, Policy, Quota, QuotaStatus, ResponseFields, Rule, Status};
 
 /// The format of a denial's body.
 ///
@@ -18,7 +18,10 @@ pub enum BodyFormat {
     /// A small JSON object: `error`, `policy`, `quota` (the binding one) and, if known, `retry_after_ms`.
     #[default]
     Json,
-    /// A problem document (RFC 9457) of the type [quota-exceeded](https://iana.org/assignments/http-problem-types#quota-exceeded).
+    /// A problem document (RFC 9457) of a type of
+    /// [draft-ietf-httpapi-ratelimit-headers-11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11#section-5):
+    /// `abnormal-usage-detected` if a [penalty](crate::Rule::Penalty) denies, `temporary-reduced-capacity` if a
+    /// [fallback](crate::Origin::Fallback) does, and `quota-exceeded` otherwise. The status is 429 for each.
     Problem,
 }
 
@@ -78,17 +81,12 @@ impl Rejection {
     /// ```
     #[must_use]
     pub fn denied(policy: &Policy, decision: &Decision, format: BodyFormat) -> Option<Self> {
-        Self::denied_with(policy, decision, format, RateLimitFields::default())
+        Self::denied_with(policy, decision, format, ExtraFields::NONE)
     }
 
-    /// The same with a revision of the IETF fields, as [`ResponseFields::with_revision`].
+    /// The same with further fields, as [`ResponseFields::with`].
     #[must_use]
-    pub fn denied_with(
-        policy: &Policy,
-        decision: &Decision,
-        format: BodyFormat,
-        revision: RateLimitFields,
-    ) -> Option<Self> {
+    pub fn denied_with(policy: &Policy, decision: &Decision, format: BodyFormat, extra: ExtraFields) -> Option<Self> {
         let error = match decision.status() {
             Status::Allowed => return None,
             Status::Denied => "rate_limited",
@@ -98,7 +96,7 @@ impl Rejection {
             BodyFormat::Json => json(error, policy, decision),
             BodyFormat::Problem => problem(policy, decision),
         };
-        Some(Self::new(429, ResponseFields::with_revision(policy, decision, revision), format, body))
+        Some(Self::new(429, ResponseFields::with(policy, decision, extra), format, body))
     }
 
     /// The 503 (Service Unavailable) for a request that the limiter did not decide on because of an error.
@@ -201,11 +199,20 @@ fn json(error: &str, policy: &Policy, decision: &Decision) -> String {
 
 fn problem(policy: &Policy, decision: &Decision) -> String {
     let mut out = String::with_capacity(256);
-    out.push_str(concat!(
-        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
-        r#""title":"Request cannot be satisfied as assigned quota has been exceeded","#,
-        r#""status":429,"violated-policies":["#,
-    ));
+    let binding = policy.quotas().get(decision.binding_index());
+    let (kind, title) = match (binding.map(Quota::rule), decision.origin()) {
+        (Some(Rule::Penalty(_)), _) => {
+            ("abnormal-usage-detected", "Request not satisfied due to detection of abnormal request pattern")
+        }
+        (_, Origin::Fallback) => {
+            ("temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints")
+        }
+        _ => ("quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"),
+    };
+    let _ = write!(
+        out,
+        r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":429,"violated-policies":["#,
+    );
     let exceeded =
         |place: usize, status: &QuotaStatus| place == decision.binding_index() || status.remaining() == Some(0);
     let mut comma = "";

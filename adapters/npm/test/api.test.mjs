@@ -365,3 +365,14 @@ test("draft6Fields sends the fields of draft 6 beside those of draft 11", async 
   }
   assert.throws(() => make("draft6", "yes"), { field: "draft6Fields" });
 });
+
+test("retryAfterMs sends a denial's wait in milliseconds", async () => {
+  const now = 1_800_000_000_000;
+  const options = { platform: "direct", failMode: "closed", policy: { name: "wait-ms", quotas: [{ tokenBucket: { capacity: 1, refill: 1, perMs: 1_200 } }] } };
+  const tidegate = new Tidegate({ ...options, retryAfterMs: true });
+  const headers = [];
+  for (let nth = 0; nth < 2; nth++) headers.push((await tidegate.limit("k", { now })).headers);
+  assert.deepEqual(headers.map((sent) => [sent["retry-after"], sent["retry-after-ms"]]), [[undefined, undefined], ["2", "1200"]]);
+  assert.equal((await new Tidegate(options).limit("k", { now, cost: 1 })).headers["retry-after-ms"], undefined);
+  assert.throws(() => new Tidegate({ ...options, retryAfterMs: 1 }), { field: "retryAfterMs" });
+});

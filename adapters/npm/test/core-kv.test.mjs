@@ -221,7 +221,7 @@ function quota(chance) {
 }
 
 const USUAL = {
-  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false }, failedOpenHeader: true },
+  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false, retryAfterMs: false }, failedOpenHeader: true },
   ...{ chargeDenied: false, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false },
 };
 

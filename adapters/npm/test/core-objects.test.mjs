@@ -119,7 +119,7 @@ const oneMore = () => new Float64Array(glue.memory().buffer, glue.numbersAt(), 3
 
 /** The options of a policy of these quotas. */
 const optionsWith = (...quotas) => ({
-  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false }, failedOpenHeader: false },
+  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false, retryAfterMs: false }, failedOpenHeader: false },
   ...{ name: "api", chargeDenied: false, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false },
   quotas: quotas.map((quota) => ({ place: "", refill: 0, name: undefined, by: undefined, ...quota })),
 });

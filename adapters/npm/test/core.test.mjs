@@ -69,7 +69,7 @@ function quota(chance, isWild) {
 }
 
 /** How responses look, for the package and for the core. */
-const lookOf = (problem) => ({ problem, look: { asProblem: problem, draft6: false } });
+const lookOf = (problem) => ({ problem, look: { asProblem: problem, draft6: false, retryAfterMs: false } });
 
 /** A policy, of counts that no other has. */
 function options(chance, isWild = false) {
@@ -114,7 +114,7 @@ function question(chance, core, now, keys, tokens) {
 
 /** Options with a policy that all stores take. */
 const USUAL = {
-  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false }, failedOpenHeader: true },
+  ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, problem: false, look: { asProblem: false, draft6: false, retryAfterMs: false }, failedOpenHeader: true },
   ...{ name: "api", chargeDenied: false, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false },
   quotas: [{ algorithm: 0, place: "", amount: 10, span: 1_000, refill: 0, name: undefined, by: undefined }],
 };

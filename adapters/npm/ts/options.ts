@@ -74,6 +74,8 @@ export interface Options {
    * and `RateLimit-Policy` of draft 11. Default: false.
    */
   draft6Fields?: boolean | undefined;
+  /** Whether denials have `retry-after-ms`, too, which the client libraries of OpenAI and Anthropic read first. Default: false. */
+  retryAfterMs?: boolean | undefined;
   /** Whether a response tells by `x-tidegate-failed-open` that the request passed because the store failed. Default: true. */
   failedOpenHeader?: boolean | undefined;
 }
@@ -82,7 +84,7 @@ const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"
 /** The names of the options of every limiter. */
 export const COMMON = [
   ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError", "onVerdict"],
-  ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body", "draft6Fields", "failedOpenHeader"],
+  ...["denyCache", "deadlineMs", "ipv6Prefix", "trustTrueClientIp", "body", "draft6Fields", "retryAfterMs", "failedOpenHeader"],
 ];
 /** The error of each check if what the store needs is missing: at import and in a build, it may be. */
 export function missing(field: string, right: string): TidegateError {
@@ -109,7 +111,7 @@ export function common(fields: Fields, deadlineMs: number, platform?: Platform) 
     deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs),
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
-    look: { asProblem: fields.choice("body", ["json", "problem"]) === "problem", draft6: fields.flag("draft6Fields") ?? false },
+    look: { asProblem: fields.choice("body", ["json", "problem"]) === "problem", draft6: fields.flag("draft6Fields") ?? false, retryAfterMs: fields.flag("retryAfterMs") ?? false },
     failedOpenHeader: fields.flag("failedOpenHeader") ?? true,
   };
 }

@@ -403,6 +403,8 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         json!({ "responses": { "format": "html" } }),
         json!({ "responses": { "draft_6_fields": true } }),
         json!({ "responses": { "draft_6_fields": "yes" } }),
+        json!({ "responses": { "retry_after_ms": true } }),
+        json!({ "responses": { "retry_after_ms": 1 } }),
         json!({ "responses": { "spread_retry_after_ms": 3_600_001 } }),
         rule(json!({ "invalid_token": "refuse" })),
         rule(json!({ "invalid_token": "open" })),

@@ -10,7 +10,7 @@ use crate::internal::PolicyParts;
 use crate::leb128;
 use crate::lending::Lease;
 use crate::sha256::sha256;
-use crate::{BodyFormat, Error, Key, Millis, Policy, Quota, RateLimitFields};
+use crate::{BodyFormat, Error, ExtraFields, Key, Millis, Policy, Quota};
 
 /// The length of the checksum in front of the bytes.
 const CHECKSUM_LEN: usize = 8;
@@ -317,8 +317,8 @@ impl Bytes for Host {
 bytes_of_fields!(PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied });
 bytes_of_fields!(Path { segments, is_prefix, written });
 bytes_of_fields!(Pattern { host, path, methods, headers, score_below });
-bytes_of_fields!(Responses { format, spread, fields });
+bytes_of_fields!(Responses { format, spread, extra });
+bytes_of_fields!(ExtraFields { draft_6, retry_after_ms });
 bytes_of_fields!(Lease { slice, lifetime, deadline, in_background, grace });
 bytes_of_variants!(OnFailure { Open, Closed });
 bytes_of_variants!(BodyFormat { Json, Problem });
-bytes_of_variants!(RateLimitFields { Draft11, Draft11And6 });

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{BodyFormat, Decision, Millis, RateLimitFields};
+use crate::{BodyFormat, Decision, ExtraFields, Millis};
 
 /// How responses look, the table `responses` of a rules file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ pub(super) struct Responses {
     pub(super) format: BodyFormat,
     /// The longest time that is added to `Retry-After`.
     pub(super) spread: Millis,
-    pub(super) fields: RateLimitFields,
+    pub(super) extra: ExtraFields,
 }
 
 /// Draws how much later than necessary each denied client may retry, so that not all return in the same second.

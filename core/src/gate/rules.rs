@@ -23,7 +23,7 @@ use crate::document::FileText;
 use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
-use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
+use crate::{BodyFormat, Error, ExtraFields, Millis, Policy};
 
 /// The header fields that make a CORS preflight of a request for `OPTIONS`.
 const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
@@ -505,10 +505,10 @@ impl Rules {
         self
     }
 
-    /// Sends the fields of draft 6, too, `draft_6_fields` in the table `responses` of a file: see [`RateLimitFields::Draft11And6`].
+    /// Sends further fields, `draft_6_fields` and `retry_after_ms` in the table `responses` of a file. The default is none.
     #[must_use]
-    pub const fn draft_6_fields(mut self) -> Self {
-        self.responses.fields = RateLimitFields::Draft11And6;
+    pub const fn extra_fields(mut self, extra: ExtraFields) -> Self {
+        self.responses.extra = extra;
         self
     }
 

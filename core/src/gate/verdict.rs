@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::responses::{Draws, Responses};
 use super::{Hold, InvalidToken, Notice, OnFailure, Pending};
-use crate::{Decision, Error, Millis, Policy, RateLimitFields, Rejection, ResponseFields};
+use crate::{Decision, Error, ExtraFields, Millis, Policy, Rejection, ResponseFields};
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Pass {
     decided: Option<(Arc<Policy>, Decision)>,
-    revision: RateLimitFields,
+    extra: ExtraFields,
     /// Boxed, because most requests have none, and a verdict is moved more often than it is made.
     hold: Option<Box<Hold>>,
     error: Option<Arc<Error>>,
@@ -28,14 +28,14 @@ pub struct Pass {
 
 impl Pass {
     pub(super) const fn unlimited() -> Self {
-        Self { decided: None, revision: RateLimitFields::Draft11, hold: None, error: None, notice: None }
+        Self { decided: None, extra: ExtraFields::NONE, hold: None, error: None, notice: None }
     }
 
     /// The fields to add to the response. They are written anew by each call.
     #[must_use]
     pub fn fields(&self) -> ResponseFields {
         match (&self.decided, &self.error) {
-            (Some((policy, decision)), _) => ResponseFields::with_revision(policy, decision, self.revision),
+            (Some((policy, decision)), _) => ResponseFields::with(policy, decision, self.extra),
             (None, Some(error)) => ResponseFields::failed_open(error.kind()),
             (None, None) => ResponseFields::default(),
         }
@@ -130,14 +130,14 @@ impl Refusal {
 
 /// The verdict on a request that a limiter has decided on.
 pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
-    let (policy, Responses { format, spread, fields }) = (pending.policy(), pending.responses);
+    let (policy, Responses { format, spread, extra }) = (pending.policy(), pending.responses);
     let later = draws.later(&decision, spread);
-    match Rejection::denied_with(policy, later.as_ref().unwrap_or(&decision), format, fields) {
+    match Rejection::denied_with(policy, later.as_ref().unwrap_or(&decision), format, extra) {
         Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
             let decided = Some((Arc::clone(&pending.hold.policy), decision));
             let hold = pending.hold().map(Box::new);
-            Verdict::Pass(Pass { decided, revision: fields, hold, error: None, notice: None })
+            Verdict::Pass(Pass { decided, extra, hold, error: None, notice: None })
         }
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{
-    BodyFormat, Decision, ErrorKind, Millis, Policy, Quota, RateLimitFields, Rejection, ResponseFields, Status,
+    BodyFormat, Decision, ErrorKind, ExtraFields, Millis, Origin, Policy, Quota, Rejection, ResponseFields, Status,
     UnixMillis,
 };
 use tidegate_testing::{NOW, at, per_minute, policy};
@@ -103,6 +103,47 @@ fn a_denied_request() {
             "violated-policies": ["burst"],
         })
     );
+}
+
+#[test]
+fn a_problem_says_whether_a_quota_a_fallback_or_a_penalty_denies() {
+    let [minute, two] = [1, 2].map(|minutes| Millis::from_secs(60 * minutes));
+    let denied = |penalty| {
+        let quotas = [Quota::fixed_window(1, minute), Quota::penalty(penalty, 2, two)];
+        let policy = Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy");
+        let denied = last(&policy, NOW, &[1, 1]);
+        (policy, denied)
+    };
+    let kind = |(policy, decision): &(Policy, Decision)| {
+        let problem = Rejection::denied(policy, decision, BodyFormat::Problem).expect("denied");
+        let body: serde_json::Value = serde_json::from_str(problem.body()).expect("JSON");
+        assert_eq!((problem.status_code(), &body["status"]), (429, &serde_json::json!(429)));
+        body["type"].as_str().expect("a text").rsplit_once('#').expect("a fragment").1.to_owned()
+    };
+    // The one that denies for longest is the binding quota.
+    let (by_window, by_penalty) = (denied(minute), denied(two));
+    assert_eq!(kind(&by_window), "quota-exceeded");
+    assert_eq!(kind(&by_penalty), "abnormal-usage-detected");
+    assert_eq!(kind(&(by_window.0, by_window.1.with_origin(Origin::Fallback))), "temporary-reduced-capacity");
+}
+
+#[test]
+fn a_denial_may_have_its_wait_in_milliseconds() {
+    let policy = burst_and_daily(10, 1_000);
+    let extra = ExtraFields::NONE.retry_after_ms();
+    let fields = |decision: &Decision, extra| {
+        let fields = ResponseFields::with(&policy, decision, extra);
+        let values = ["retry-after", "retry-after-ms"].map(|name| fields.get(name).map(str::to_owned));
+        (values, fields.iter().count())
+    };
+    let denied = last(&policy, NOW, &[10, 6]);
+    let (values, count) = fields(&denied, extra);
+    assert_eq!(values, [Some("2".into()), Some("1200".into())]);
+    assert_eq!(fields(&denied, ExtraFields::NONE), ([Some("2".into()), None], count - 1));
+    // Neither an allowed request nor one for which no wait helps has one.
+    for decision in [last(&policy, NOW, &[1]), last(&policy, NOW, &[11])] {
+        assert_eq!(fields(&decision, extra).0, [None, None]);
+    }
 }
 
 #[test]
@@ -302,7 +343,7 @@ fn draft_6_has_its_own_fields_beside_those_of_draft_11() {
     let policy = Policy::new("api", quotas.map(|quota| quota.expect("a quota"))).expect("a policy");
     let (mut state, now) = (policy.initial_state(), NOW);
     let fields = |decision: &Decision| {
-        let fields = ResponseFields::with_revision(&policy, decision, RateLimitFields::Draft11And6);
+        let fields = ResponseFields::with(&policy, decision, ExtraFields::NONE.draft_6());
         // Nothing else changes.
         let others = ResponseFields::new(&policy, decision);
         let added = fields.iter().filter(|(name, _)| others.get(name).is_none()).count();
@@ -321,9 +362,9 @@ fn draft_6_has_its_own_fields_beside_those_of_draft_11() {
     let mut state = bucket.initial_state();
     let _ = bucket.decide(&mut state, now, 10);
     let denied = bucket.decide(&mut state, now, 1);
-    let sent = ResponseFields::with_revision(&bucket, &denied, RateLimitFields::Draft11And6);
+    let sent = ResponseFields::with(&bucket, &denied, ExtraFields::NONE.draft_6());
     assert_eq!((sent.get("ratelimit-reset"), sent.get("retry-after")), (Some("1"), Some("1")));
-    let rejection = Rejection::denied_with(&bucket, &denied, BodyFormat::Json, RateLimitFields::Draft11And6);
+    let rejection = Rejection::denied_with(&bucket, &denied, BodyFormat::Json, ExtraFields::NONE.draft_6());
     let rejection = rejection.expect("a denial");
     assert_eq!(rejection.fields().get("ratelimit-limit"), Some("10"));
 }

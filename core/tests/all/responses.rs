@@ -89,6 +89,21 @@ fn a_file_may_ask_for_the_fields_of_draft_6() {
     }
 }
 
+#[test]
+fn a_file_may_ask_for_the_wait_in_milliseconds() {
+    for (asks, expected) in [("retry_after_ms = true", Some("60000")), ("retry_after_ms = false", None)] {
+        let gate = gate(&format!(
+            "responses.{asks}
+            limits.api.quotas = [{{ algorithm = 'fixed_window', limit = 1, window_ms = 60000 }}]
+            rules = [{{ limits = ['api'] }}]"
+        ));
+        let request = Request::new("GET", "/", &HEADERS, NOW);
+        assert!(matches!(block_on(gate.check(&request)), Verdict::Pass(_)));
+        let Verdict::Refuse(refusal) = block_on(gate.check(&request)) else { panic!() };
+        assert_eq!(refusal.rejection().fields().get(ResponseFields::RETRY_AFTER_MS), expected);
+    }
+}
+
 /// How many of a thousand clients, which were denied together, return in each second after the window's end.
 fn herd(spread_ms: u64) -> Vec<usize> {
     let gate = gate(&format!(

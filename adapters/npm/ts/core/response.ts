@@ -19,11 +19,13 @@ export interface Look {
   readonly asProblem: boolean;
   /** Whether it has the fields of draft 6, too. */
   readonly draft6: boolean;
+  /** Whether a denial has its wait in milliseconds, too. */
+  readonly retryAfterMs: boolean;
 }
 
 /** What the client of a decision is sent. */
-export function sent(policy: Policy, decision: Decision, { asProblem, draft6 }: Look): Sent {
-  const headers = fields(policy, decision, draft6);
+export function sent(policy: Policy, decision: Decision, look: Look): Sent {
+  const [headers, { asProblem }] = [fields(policy, decision, look), look];
   if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
   headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
   return { status: 429, headers, body: JSON.stringify(asProblem ? problem(policy, decision) : error(policy, decision)) };
@@ -52,7 +54,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>
   misconfigured: [500, "limiter_misconfigured"],
 };
 
-function fields(policy: Policy, decision: Decision, draft6: boolean): Record<string, string> {
+function fields(policy: Policy, decision: Decision, { draft6, retryAfterMs }: Look): Record<string, string> {
   const { quotas } = policy;
   const headers: Record<string, string> = {};
   const retry = decision[WAIT] === UNKNOWN ? undefined : Math.max(seconds(decision[WAIT]!), 1);
@@ -83,8 +85,11 @@ function fields(policy: Policy, decision: Decision, draft6: boolean): Record<str
     if (remaining !== UNKNOWN) headers["ratelimit-remaining"] = String(Math.min(remaining, INTEGER_MAX));
     if (reset !== UNKNOWN) headers["ratelimit-reset"] = String(Math.min(seconds(reset), retry ?? Infinity));
   }
-  if (retry !== undefined) headers["retry-after"] = String(retry);
-  if (ORIGINS[decision[ORIGIN]!] === "fallback") headers["x-tidegate-origin"] = "fallback";
+  if (retry !== undefined) {
+    headers["retry-after"] = String(retry);
+    if (retryAfterMs) headers["retry-after-ms"] = String(Math.min(Math.max(decision[WAIT]!, 1), INTEGER_MAX));
+  }
+  if (isOfFallback(decision)) headers["x-tidegate-origin"] = "fallback";
   return headers;
 }
 
@@ -118,11 +123,23 @@ function error(policy: Policy, decision: Decision) {
   };
 }
 
+function isOfFallback(decision: Decision): boolean {
+  return ORIGINS[decision[ORIGIN]!] === "fallback";
+}
+
+/** A problem of a type of draft 11, section 5. */
 function problem({ quotas }: Policy, decision: Decision) {
+  const binding = quotas[decision[BINDING]!];
   const isExceeded = (nth: number) => nth === decision[BINDING] || statusAt(decision, nth)[1] === 0;
+  const [type, title] =
+    binding && blocks(binding.rule)
+      ? ["abnormal-usage-detected", "Request not satisfied due to detection of abnormal request pattern"]
+      : isOfFallback(decision)
+        ? ["temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"]
+        : ["quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"];
   return {
-    type: "https://iana.org/assignments/http-problem-types#quota-exceeded",
-    title: "Request cannot be satisfied as assigned quota has been exceeded",
+    type: `https://iana.org/assignments/http-problem-types#${type}`,
+    title,
     status: 429,
     "violated-policies": quotas.map(({ name }) => name).filter((_, nth) => isExceeded(nth)),
   };

@@ -19,7 +19,7 @@ use crate::policy::fields::policy;
 use crate::quota::checked_name;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
-use crate::{BodyFormat, Error, Millis, Policy, RateLimitFields};
+use crate::{BodyFormat, Error, ExtraFields, Millis, Policy};
 
 /// The longest time that is added to `Retry-After`.
 const SPREAD_MAX: Millis = Millis::from_secs(3_600);
@@ -278,7 +278,7 @@ fn leased<'a>(item: &Item<'_>, policies: impl Iterator<Item = &'a Policy> + Clon
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {
-    item.only(&["format", "spread_retry_after_ms", "draft_6_fields"])?;
+    item.only(&["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms"])?;
     let mut found = Responses::default();
     if let Some(item) = item.field("format") {
         found.format = match item.text()? {
@@ -290,9 +290,7 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
     if let Some(spread) = item.number_in("spread_retry_after_ms", 0, SPREAD_MAX.get())? {
         found.spread = Millis::new(spread);
     }
-    if item.has("draft_6_fields")? {
-        found.fields = RateLimitFields::Draft11And6;
-    }
+    found.extra = ExtraFields { draft_6: item.has("draft_6_fields")?, retry_after_ms: item.has("retry_after_ms")? };
     Ok(found)
 }
 

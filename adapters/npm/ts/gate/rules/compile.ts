@@ -72,10 +72,11 @@ function dimensionsOf(list: FileValue): string[] {
 }
 
 function responsesOf(item: FileValue | undefined): Responses {
-  item?.only(["format", "spread_retry_after_ms", "draft_6_fields"]);
+  item?.only(["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms"]);
   const asProblem = item?.choice("format", "json", "problem") === "problem";
   const spreadMs = item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0;
-  return { asProblem, spreadMs, draft6: item?.has("draft_6_fields") ?? false };
+  const [draft6, retryAfterMs] = [item?.has("draft_6_fields") ?? false, item?.has("retry_after_ms") ?? false];
+  return { asProblem, spreadMs, draft6, retryAfterMs };
 }
 
 /** The header field of API keys, and the place of each valid key's tier. */
