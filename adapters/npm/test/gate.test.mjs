@@ -489,10 +489,11 @@ describe("limiters around stores, by the table `stores`", () => {
 
 describe("events", () => {
   test("go to every sink, without keys and secrets", async () => {
-    const [lines, points, counted, recorded] = [[], [], [], []];
+    const [lines, points, counted, recorded, graces] = [[], [], [], [], []];
     const meter = {
       createCounter: (name) => ({ add: (value, labels) => counted.push([name, value, labels]) }),
       createHistogram: (name) => ({ record: (value, labels) => recorded.push([name, value > 0 || value === 0, labels]) }),
+      createUpDownCounter: (name) => ({ add: (value, labels) => graces.push([name, value, labels]) }),
     };
     const sinks = [jsonLines((line) => lines.push(line)), analyticsEngine({ writeDataPoint: (point) => points.push(point) }), openTelemetry(meter), () => { throw new Error("ignored"); }];
     const gate = gateOf(rulesOf(limits(window(1)), { name: "api" }), { onEvent: sinks });
@@ -505,6 +506,26 @@ describe("events", () => {
     assert.deepEqual(points.map(({ indexes, blobs, doubles }) => [indexes, blobs[0], doubles[0]]), [[["api"], "allowed", 1], [["api"], "denied", 1]]);
     assert.deepEqual(counted.map(([name, value, { outcome, origin }]) => [name, value, outcome, origin]), [["tidegate_requests_total", 1, "allowed", "store"], ["tidegate_requests_total", 1, "denied", "store"]]);
     assert.equal(recorded.length, 2);
+    assert.deepEqual(graces, []);
+  });
+
+  test("each gate that gives a grace adds the largest one of its store", () => {
+    const told = [];
+    const instrument = () => ({ add() {}, record() {} });
+    const createUpDownCounter = (name) => ({ add: (value, { store }) => told.push([name, value, store]) });
+    const sink = openTelemetry({ createCounter: instrument, createHistogram: instrument, createUpDownCounter });
+    const rules = (api, login) => {
+      const limit = (grace) => ({ quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1_000 }], lease: { grace } });
+      return { limits: { api: limit(api), login: limit(login) }, rules: [{ limits: ["api"] }, { path: "/login", limits: ["login"] }] };
+    };
+    const stores = { main: (limit) => new OnRedis({ client, ...limit }) };
+    const options = { stores, onEvent: [sink, () => undefined] };
+    const [one] = [gateOf(rules(1, 3), options), gateOf(rules(2, 0), options)];
+    one.reload(rules(1, 3));
+    one.reload(rules(1, 0));
+    assert.throws(() => one.reload({ ...rules(4, 0), limit: 1 }));
+    one.reload(rules(0, 0));
+    assert.deepEqual(told, [3, 2, -2, -1].map((more) => ["tidegate_lease_grace", more, "main"]));
   });
 
   test("a sample of the allowed requests says what it stands for", async () => {

@@ -46,6 +46,7 @@ export interface StoreAnswer {
 export class Events {
   readonly #sinks: readonly Sink[];
   readonly #every: number;
+  readonly #graces = new Map<string, number>();
   #allowed = 0;
   #secret: string | undefined;
 
@@ -87,6 +88,13 @@ export class Events {
     this.#tell({ atMs, rule, outcome, ...(error && { error }) });
   }
 
+  /** Tells what the largest grace of a store's leases is now. */
+  lends(store: string, grace: number): void {
+    const more = grace - (this.#graces.get(store) ?? 0);
+    this.#graces.set(store, grace);
+    if (more !== 0) for (const sink of this.#sinks) quietly(() => sink.grace?.(store, more));
+  }
+
   #tell(event: Event): void {
     for (const sink of this.#sinks) quietly(() => sink(event));
   }
@@ -99,7 +107,11 @@ export class Events {
 }
 
 /** Receives events. It is not awaited, and what it throws is ignored. */
-export type Sink = (event: Event) => unknown;
+export interface Sink {
+  (event: Event): unknown;
+  /** Hears, where the rules are loaded, by how much the largest grace of a store's leases grows or, if negative, shrinks. */
+  grace?(store: string, more: number): unknown;
+}
 
 const NAMES: Readonly<Record<string, string>> = { atMs: "at_ms", latencyUs: "latency_us" };
 
@@ -126,18 +138,23 @@ export function analyticsEngine(dataset: AnalyticsEngine): Sink {
 /** The part of a meter of `@opentelemetry/api` that is used. */
 export interface Meter {
   createCounter(name: string, options?: { description?: string }): { add(value: number, attributes?: Record<string, string>): void };
+  createUpDownCounter(name: string, options?: { description?: string }): { add(value: number, attributes?: Record<string, string>): void };
   createHistogram(name: string, options?: { description?: string; unit?: string }): { record(value: number, attributes?: Record<string, string>): void };
 }
 
 /**
  * Counts events with a meter of OpenTelemetry, as `metrics.getMeter("tidegate")`: `tidegate_requests_total` by `rule`, `outcome` and
  * `origin`, and the histogram `tidegate_store_seconds` by `rule`. No attribute has a key, so their number is bounded.
+ * `tidegate_lease_grace` by `store` is the largest grace of the store's leases: its sum over all processes is what a client may get beyond a limit.
  */
 export function openTelemetry(meter: Meter): Sink {
   const requests = meter.createCounter("tidegate_requests_total", { description: "Requests by rule, outcome and origin" });
   const seconds = meter.createHistogram("tidegate_store_seconds", { description: "How long stores took", unit: "s" });
-  return ({ rule, outcome, origin = "none", weight = 1, latencyUs }) => {
+  const graces = meter.createUpDownCounter("tidegate_lease_grace", { description: "What this process may admit beyond a limit" });
+  const sink: Sink = ({ rule, outcome, origin = "none", weight = 1, latencyUs }) => {
     requests.add(weight, { rule, outcome, origin });
     if (latencyUs !== undefined) seconds.record(latencyUs / 1_000_000, { rule });
   };
+  sink.grace = (store, more) => graces.add(more, { store });
+  return sink;
 }

@@ -171,6 +171,7 @@ export abstract class BaseGate extends FrontEnd {
     for (const rule of fitting.rules) for (const policy of rule.policies) if (policy) stores[placeOf(rule)]!.prepare(policy, rule.lease);
     this.#holdsSlots = fitting.rules.some(({ policies }) => policies.some((policy) => policy?.holdsSlots));
     this.#decider = new Decider(fitting, around, names, this.#source, this.#settleWithinMs, this.#events);
+    names.forEach((name, place) => this.#events.lends(name, Math.max(0, ...leasesOf(place).map(({ grace }) => grace))));
   }
 
   /** What is probably a mistake in the rules, each with its position. */
