@@ -21,7 +21,7 @@ mod store;
 mod token;
 mod wire;
 
-pub use config::{Clock, Config, Placement};
+pub use config::{Clock, Config, Jurisdiction, Placement};
 pub use counter::{Counter, Sweep};
 pub use error::Thrown;
 pub use leases::Leases;

@@ -188,6 +188,36 @@ export default {
   assert.deepEqual(JSON.parse(body), [[70, 1], [88, 2], [88, 2], [100, 2]]);
 });
 
+test("Durable Objects: a jurisdiction's objects are asked, and workerd, which has none, says so once", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+${exported}
+const told = [];
+console.warn = (line) => told.push(line);
+const options = { failMode: "closed", jurisdiction: "eu", policy: { name: "api", quotas: ["2 / d"] } };
+const here = { getByName: (...asked) => env.TIDEGATE.getByName(...asked) };
+const elsewhere = { getByName: () => { throw new Error("objects of no jurisdiction"); }, jurisdiction: (name) => (told.push(name), here) };
+export default {
+  async fetch() {
+    const tidegates = [env.TIDEGATE, elsewhere].map((namespace) => new Tidegate({ ...options, namespace }));
+    const allowed = [];
+    for (let nth = 0; nth < 3; nth++) for (const tidegate of tidegates) allowed.push((await tidegate.limit("k")).allowed);
+    let error;
+    try { new Tidegate({ ...options, namespace: env.TIDEGATE, jurisdiction: "EU" }); } catch (thrown) { error = thrown.message; }
+    return Response.json({ told, allowed, error });
+  },
+};`,
+    OBJECT,
+  );
+  const { told, allowed, error } = JSON.parse((await ask("/")).body);
+  assert.deepEqual(told, ['tidegate: workerd has no jurisdictions, so objects are not in "eu" here', "eu"]);
+  // Both are the same object here.
+  assert.deepEqual(allowed, [true, true, false, false, false, false]);
+  assert.match(error, /^jurisdiction: unknown value "EU"; write one of: eu, us,/);
+});
+
 test("a wrong object and no binding are named, and let nobody through", async () => {
   const stranger = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "hello"; } }`;
   const older = `import { DurableObject } from "cloudflare:workers"; export class TidegateObject extends DurableObject { answer() { return "400 invalid: the call is of another version of tidegate-cloudflare-do; deploy the same one"; } }`;

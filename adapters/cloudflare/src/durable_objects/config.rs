@@ -21,6 +21,7 @@ use tidegate_core::internal::sha256;
 pub struct Config {
     pub(crate) placement: Placement,
     pub(crate) clock: Clock,
+    pub(crate) jurisdiction: Option<Jurisdiction>,
     pub(crate) location_hint: Option<String>,
     pub(crate) deadline: Millis,
     pub(crate) min_ttl: Millis,
@@ -40,6 +41,34 @@ pub enum Placement {
     Shards(NonZero<u32>),
 }
 
+/// Where objects run and store
+/// (<https://developers.cloudflare.com/durable-objects/reference/data-location/#restrict-durable-objects-to-a-jurisdiction>).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Jurisdiction {
+    /// In the European Union.
+    Eu,
+    /// In the United States.
+    Us,
+    /// In data centers that FedRAMP has authorized at the moderate impact level.
+    FedRamp,
+    /// In data centers that FedRAMP has authorized at the high impact level.
+    FedRampHigh,
+}
+
+impl Jurisdiction {
+    /// The platform's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Eu => "eu",
+            Self::Us => "us",
+            Self::FedRamp => "fedramp",
+            Self::FedRampHigh => "fedramp-high",
+        }
+    }
+}
+
 /// Whose clock decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
@@ -56,6 +85,7 @@ impl Default for Config {
         Self {
             placement: Placement::default(),
             clock: Clock::default(),
+            jurisdiction: None,
             location_hint: None,
             deadline: Millis::from_secs(2),
             min_ttl: Millis::ZERO,
@@ -75,6 +105,16 @@ impl Config {
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Where objects run and store, by law. Default: anywhere.
+    ///
+    /// A change moves the keys: their counts start anew, and the old rows expire. `wrangler dev` knows no jurisdictions. There, objects
+    /// are in none, and the log says so.
+    #[must_use]
+    pub const fn jurisdiction(mut self, jurisdiction: Jurisdiction) -> Self {
+        self.jurisdiction = Some(jurisdiction);
         self
     }
 

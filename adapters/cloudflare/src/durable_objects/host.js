@@ -16,9 +16,9 @@ export function derive(instance) {
  * or with what was thrown and `true`. It is one function for all calls, because making one takes longer. Throws if the
  * call cannot be sent.
  */
-export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, settled) {
+export function ask(namespace, nameAndQuestion, jurisdiction, locationHint, deadlineMs, call, settled) {
   const at = nameAndQuestion.lastIndexOf("?");
-  const object = namespace.getByName(nameAndQuestion.slice(0, at), locationHint && { locationHint });
+  const object = (jurisdiction ? within(namespace, jurisdiction) : namespace).getByName(nameAndQuestion.slice(0, at), locationHint && { locationHint });
   const asked = object.answer(nameAndQuestion.slice(at + 1));
   const timer = setTimeout(() => settled(call, undefined, false), deadlineMs);
   const tell = (value, threw) => {
@@ -29,6 +29,25 @@ export function ask(namespace, nameAndQuestion, locationHint, deadlineMs, call, 
     (answer) => tell(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, false),
     (error) => tell(error, true),
   );
+}
+
+/** The parts of namespaces whose objects are in a jurisdiction, by the name of it. */
+const parts = new WeakMap();
+
+/** The part of a namespace whose objects are in a jurisdiction. workerd by itself, as `wrangler dev` runs it, has none. */
+function within(namespace, jurisdiction) {
+  const found = parts.get(namespace) ?? new Map();
+  parts.set(namespace, found);
+  if (found.has(jurisdiction)) return found.get(jurisdiction);
+  let part = namespace;
+  try {
+    part = namespace.jurisdiction(jurisdiction);
+  } catch (error) {
+    if (error.message !== "Jurisdiction restrictions are not implemented in workerd.") throw error;
+    console.warn(`tidegate: workerd has no jurisdictions, so objects are not in "${jurisdiction}" here`);
+  }
+  found.set(jurisdiction, part);
+  return part;
 }
 
 /** A promise that is resolved after other events have had a turn. */

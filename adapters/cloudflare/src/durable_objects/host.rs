@@ -7,7 +7,7 @@ use worker::wasm_bindgen::{self, JsCast as _, JsValue};
 use worker::{Env, ObjectNamespace};
 
 use crate::durable_objects::calls::{Outcome, PendingCall, Settled};
-use crate::durable_objects::config::Config;
+use crate::durable_objects::config::{Config, Jurisdiction};
 use crate::durable_objects::error::{self, Thrown, late};
 use crate::durable_objects::store::{Address, DurableObjects, Namespace};
 use crate::durable_objects::wire::Reply;
@@ -22,6 +22,7 @@ extern "C" {
     fn ask(
         namespace: &JsValue,
         name_and_question: &str,
+        jurisdiction: Option<&str>,
         location_hint: Option<&str>,
         deadline_ms: f64,
         call: f64,
@@ -52,7 +53,8 @@ impl Namespace for ObjectNamespace {
         let deadline_ms = deadline.get() as f64;
         let question = object.question(&body);
         let asked = PendingCall::by(|call, settled| {
-            ask(self.as_ref(), &question, object.location_hint, deadline_ms, call, settled)
+            let jurisdiction = object.jurisdiction.map(Jurisdiction::name);
+            ask(self.as_ref(), &question, jurisdiction, object.location_hint, deadline_ms, call, settled)
         });
         match asked.map_err(|error| not_sent(&error.into()))?.await {
             Outcome::Answered(reply) => Ok(reply),

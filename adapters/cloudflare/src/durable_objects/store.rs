@@ -8,7 +8,7 @@ use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
 use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, MaybeSend, MaybeSync, Millis, Operation};
 
 use crate::durable_objects::bytes::to_hex;
-use crate::durable_objects::config::{Clock, Config, Placement};
+use crate::durable_objects::config::{Clock, Config, Jurisdiction, Placement};
 use crate::durable_objects::token::Token;
 use crate::durable_objects::wire::{Action, CALLS_MAX, Call, Once, Reply, together};
 
@@ -43,6 +43,8 @@ pub trait Namespace: MaybeSend + MaybeSync {
 pub struct Address<'a> {
     /// Its name.
     pub name: &'a str,
+    /// Where it runs and stores.
+    pub jurisdiction: Option<Jurisdiction>,
     /// Where to create it if it does not exist.
     pub location_hint: Option<&'a str>,
     /// How long the call may take.
@@ -89,9 +91,14 @@ impl<N: Namespace> DurableObjects<N> {
 
     /// Sends an action on a check's keys to the object that counts them.
     pub(crate) async fn ask(&self, action: Action, check: Check<'_>) -> Result<Answer, Error> {
-        let Config { location_hint, deadline, .. } = &self.config;
+        let Config { jurisdiction, location_hint, deadline, .. } = &self.config;
         let (name, body) = self.config.written(action, check)?;
-        let address = Address { name: &name, location_hint: location_hint.as_deref(), deadline: *deadline };
+        let address = Address {
+            name: &name,
+            jurisdiction: *jurisdiction,
+            location_hint: location_hint.as_deref(),
+            deadline: *deadline,
+        };
         let only_tells = matches!(action, Action::Lend(_)) && check.cost == 0;
         // Without shards, each key has an object of its own.
         if only_tells && self.config.placement != Placement::PerKey {

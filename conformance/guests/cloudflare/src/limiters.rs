@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use tidegate_cloudflare::PerIsolate;
-use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Leases};
+use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Jurisdiction, Leases};
 use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
 use tidegate_core::store::{Native, NativeLimiter};
@@ -89,8 +89,11 @@ fn durable_objects(env: &Env) -> Result<&'static DurableObjectsLimiter<ObjectNam
 pub(crate) fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Error> {
     let config = tidegate_cloudflare::durable_objects::Config::default();
     let config = match in_test_mode(env) {
-        // The suite sends virtual time with each request.
-        true => config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE),
+        // The suite sends virtual time with each request. workerd has no jurisdictions, so this asks for one that objects are not in.
+        true => {
+            let config = config.clock(Clock::Caller).min_ttl(TEST_TTL_MIN).deadline(TEST_DEADLINE);
+            config.jurisdiction(Jurisdiction::Eu)
+        }
         false => config,
     };
     DurableObjects::from_env(env, "TIDEGATE", config)

@@ -12,6 +12,10 @@ export { TidegateObject } from "./object.js";
 export type { Leases } from "../../leases.js";
 export type { Objects } from "./stubs.js";
 
+const JURISDICTIONS = ["eu", "us", "fedramp", "fedramp-high"] as const;
+/** A jurisdiction of Durable Objects. */
+export type Jurisdiction = (typeof JURISDICTIONS)[number];
+
 /** The options of a limiter on Durable Objects. */
 export interface ObjectOptions extends Omit<Options, "platform"> {
   /** `env.TIDEGATE`, the binding of the namespace. If it is missing, the first check reports it. */
@@ -22,6 +26,11 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
   leases?: boolean | Leases | undefined;
   /** Counts all keys in this many objects. Default: 0, one object for each key. */
   shards?: number | undefined;
+  /**
+   * Where objects run and store, by law. A change moves the keys, whose counts start anew. `wrangler dev` knows no jurisdictions: there,
+   * objects are in none, and the log says so. Default: anywhere.
+   */
+  jurisdiction?: Jurisdiction | undefined;
   /** Where to create objects, such as `weur`. The platform reads it at an object's first call. Default: near that call. */
   locationHint?: string | undefined;
   /** Whose clock decides. Default: `object`. */
@@ -32,6 +41,17 @@ export interface ObjectOptions extends Omit<Options, "platform"> {
 
 /** An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group. */
 const CAPABILITIES: Capabilities = { ...EXACT, dimensions: "grouped" };
+
+/** The part of a namespace whose objects are in a jurisdiction. workerd by itself, as `wrangler dev` runs it, has none. */
+function within(namespace: Objects, jurisdiction: Jurisdiction): Objects {
+  try {
+    return namespace.jurisdiction!(jurisdiction as never) as Objects;
+  } catch (thrown) {
+    if ((thrown as Error).message !== "Jurisdiction restrictions are not implemented in workerd.") throw thrown;
+    console.warn(`tidegate: workerd has no jurisdictions, so objects are not in "${jurisdiction}" here`);
+    return namespace;
+  }
+}
 
 /**
  * A limiter on Cloudflare's Durable Objects. It is exact at any concurrency, and a decision is one call of the key's object.
@@ -45,7 +65,7 @@ const CAPABILITIES: Capabilities = { ...EXACT, dimensions: "grouped" };
  */
 export class Tidegate extends CachingLimiter {
   constructor(options: ObjectOptions) {
-    const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "locationHint", "clock", "minTtlMs"]);
+    const fields = new Fields(options, "", [...COMMON, "namespace", "leases", "shards", "jurisdiction", "locationHint", "clock", "minTtlMs"]);
     const namespace = fields.get("namespace") as Objects | undefined;
     const right = `"durable_objects": { "bindings": [{ "name": "TIDEGATE", "class_name": "TidegateObject" }] } and "migrations": [{ "tag": "v1", "new_sqlite_classes": ["TidegateObject"] }]`;
     if (namespace !== undefined && typeof namespace.getByName !== "function") {
@@ -60,8 +80,10 @@ export class Tidegate extends CachingLimiter {
       shards: fields.whole("shards") ?? 0,
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
+    const jurisdiction = fields.choice("jurisdiction", JURISDICTIONS);
+    const objects = namespace && jurisdiction ? within(namespace, jurisdiction) : namespace;
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(ready, lends(CAPABILITIES, ready), (core) => new Stubs(core, namespace!, hint, ready));
+    super(ready, lends(CAPABILITIES, ready), (core) => new Stubs(core, objects!, hint, ready));
   }
 }

@@ -10,6 +10,7 @@ import { answersApart, CALLS_MAX, readAnswer, together, type WireOptions, writte
 
 /** The part of a `DurableObjectNamespace` that is used. */
 export interface Objects {
+  jurisdiction?(name: never): object;
   getByName(name: string, options?: { locationHint?: never }): object;
 }
 
