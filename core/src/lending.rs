@@ -21,7 +21,8 @@
 //! - A loan is charged when it is granted. A bucket does not drain below what is lent, since it would then admit both the loan
 //!   and the refill. A loan ends with the window that it is charged in, and with the first one if there are several.
 //! - Times of a loan are lengths. The borrower measures them by its own clock, from before it asked, so the loan ends there
-//!   before it ends at the lender, and no two clocks need agree. A clock that is seen to be set back is corrected by that much.
+//!   before it ends at the lender, and no two clocks need agree. A clock that is seen to be set back is corrected by that much. One that
+//!   is set forward ends loans early; a day is the most that one reading adds, so that a wrong one does not stop lending for good.
 //! - Each loan has a number that is never used again, and whatever becomes of the loan uses the number up: a return that arrives
 //!   twice, late, or in another order returns nothing. If the answer that grants a loan is lost, its units are never spent.
 //! - If the lender's clock is set forward, windows end and buckets drain early, as without loans. A loan from before the step may be

@@ -649,6 +649,11 @@ class World {
 
   #setClock(at) {
     const random = this.#random;
+    // A server that goes by that clock refuses what has been written then.
+    if (this.#tells && random.chance(0.1)) {
+      this.#ahead[at] = MAX_INSTANT - this.#now - random.pick(-1, 0, 1, random.below(20_000));
+      return;
+    }
     const by = random.pick(random.from(-30, 30), -random.below(5_000), random.below(5_000), random.from(-90_000, 90_000), YEAR, -YEAR);
     this.#ahead[at] = Math.min(Math.max(this.#ahead[at] + by, -YEAR), YEAR);
   }
@@ -663,13 +668,18 @@ class World {
     return [text, answer];
   }
 
+  /** What an isolate's clock tells. */
+  #told(at) {
+    return Math.min(this.#now + this.#ahead[at], MAX_INSTANT);
+  }
+
   #due(at) {
-    for (const call of this.#isolates[at].due(this.#now + this.#ahead[at])) this.#send(this.#isolates[at], call);
+    for (const call of this.#isolates[at].due(this.#told(at))) this.#send(this.#isolates[at], call);
   }
 
   #peek(at, key, cost) {
     const isolate = this.#isolates[at];
-    const call = isolate.peek(key, cost, this.#now + this.#ahead[at]);
+    const call = isolate.peek(key, cost, this.#told(at));
     isolate.read(call, ...this.#answers(call));
   }
 
@@ -678,7 +688,7 @@ class World {
     for (let nth = 0; nth < times; nth++) {
       this.steps += 1;
       // Readings of one clock come in any order.
-      const told = this.#now + this.#ahead[at] - this.#random.pick(0, 0, 0, this.#random.below(25));
+      const told = this.#told(at) - this.#random.pick(0, 0, 0, this.#random.below(25));
       const call = isolate.ask(key, this.#random.chance(0.03) ? 0 : cost, told);
       if (call) this.#send(isolate, call);
       if (this.#random.chance(0.3)) this.#due(at);

@@ -29,6 +29,8 @@ pub struct Borrowers<T> {
     looked_at: UnixMillis,
     /// Whether the store has answered the last question. While it does not, no key gets a grace.
     is_up: bool,
+    /// The number of the last question that it has answered. That an earlier one has no answer tells nothing.
+    last_answered: u64,
     /// What a key usually spends: the first report asks for it.
     usual: Usual,
     /// When new keys get a grace again: some that should have none were forgotten for want of room.
@@ -66,6 +68,7 @@ impl<T> Borrowers<T> {
             due,
             looked_at: never,
             is_up: true,
+            last_answered: 0,
             usual: Usual::default(),
             grace_from: never,
         }
@@ -83,8 +86,8 @@ impl<T> Borrowers<T> {
     }
 
     /// What a check of this key gets. Its time is read just before: one that was read long ago looks like a clock that was set back,
-    /// and loans end that much earlier. Its policy [can be lent](super::can_lend), and it has no token. `beside` makes what is kept
-    /// beside a new key, or one whose policy has changed.
+    /// and loans end that much earlier. At [`UnixMillis::MAX`] it is asked plainly. Its policy [can be lent](super::can_lend), and it has no
+    /// token. `beside` makes what is kept beside a new key, or one whose policy has changed.
     pub fn decide(&mut self, key: &str, check: &Check<'_>, beside: impl FnOnce() -> T) -> Verdict {
         let now = self.clock.read(check.now);
         self.verdict(key, check, now, None, beside)
@@ -110,6 +113,9 @@ impl<T> Borrowers<T> {
         waited_until: Option<UnixMillis>,
         beside: impl FnOnce() -> T,
     ) -> Verdict {
+        if stands_still(check.now) {
+            return Verdict::AskPlainly;
+        }
         self.asked += 1;
         let lease = Lease { grace: if self.gives_grace() { self.lease.grace } else { 0 }, ..self.lease };
         if let Some(kept) = self.keys.get_mut(key) {
@@ -143,7 +149,11 @@ impl<T> Borrowers<T> {
 
     /// Takes the answer to a key's question. `None` if there is none: the question failed, or was dropped.
     pub fn answered(&mut self, key: &str, nth: u64, answer: Option<&Answer>) {
-        self.is_up = answer.is_some();
+        if answer.is_some() {
+            (self.is_up, self.last_answered) = (true, self.last_answered.max(nth));
+        } else if nth > self.last_answered {
+            self.is_up = false;
+        }
         if let Some(kept) = self.keys.get_mut(key) {
             kept.borrower.answered(nth, answer);
         }
@@ -179,7 +189,7 @@ impl<T> Borrowers<T> {
     /// A question that nobody waits for, with its key: a borrower tells what it [owes](super::Question::owed), or an idle one returns its loan.
     /// It is asked with a cost of 0. Call it again until it returns `None`; it looks for idle borrowers once a second.
     pub fn due(&mut self, now: UnixMillis) -> Option<(String, NumberedQuestion, &T)> {
-        let now = self.look(now);
+        let now = self.look(now)?;
         let nothing = Lease { slice: 0, ..self.lease };
         while let Some(key) = self.due.pop() {
             let Some(kept) = self.keys.get_mut(&key).filter(|kept| kept.borrower.is_due(&nothing, now)) else {
@@ -195,13 +205,15 @@ impl<T> Borrowers<T> {
 
     /// Whether [`due`](Self::due) may have a question.
     pub fn may_be_due(&mut self, now: UnixMillis) -> bool {
-        self.look(now);
-        !self.due.is_empty()
+        self.look(now).is_some() && !self.due.is_empty()
     }
 
-    /// Looks for keys that have something to tell. Returns the time.
-    fn look(&mut self, now: UnixMillis) -> UnixMillis {
-        let now = self.clock.at_least(now);
+    /// Looks for keys that have something to tell. Returns the time, if there is one.
+    fn look(&mut self, now: UnixMillis) -> Option<UnixMillis> {
+        let (told, now) = (now, self.clock.advance(now));
+        if stands_still(told) {
+            return None;
+        }
         if now.since(self.looked_at) >= LOOK {
             self.looked_at = now;
             let borrowers = self.keys.iter().map(|(key, kept)| (key, &kept.borrower));
@@ -214,7 +226,7 @@ impl<T> Borrowers<T> {
             }
             self.due = due.into_iter().map(|(key, _)| key.into()).collect();
         }
-        now
+        Some(now)
     }
 
     /// Makes room for one more key. Keys are swept when their number has doubled since the last time; when they are as many as
@@ -240,6 +252,11 @@ impl<T> Borrowers<T> {
         }
         self.keys.len() < KEYS_MAX
     }
+}
+
+/// Whether a clock tells the end of time, where it stands still: no loan would end, and no suspicion of a key begin.
+fn stands_still(told: UnixMillis) -> bool {
+    told == UnixMillis::MAX
 }
 
 /// Notes a key that has something to tell. A host that never asks what nobody waits for must not fill the memory; one that does looks for

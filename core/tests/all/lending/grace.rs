@@ -251,6 +251,24 @@ fn while_the_store_does_not_answer_no_key_gets_a_grace() {
     assert_eq!(store.told(&mut here), 3);
 }
 
+/// A question that was given up fails late. The store has answered since.
+#[test]
+fn a_failure_from_before_the_last_answer_ends_no_grace() {
+    let (mut store, mut here) = (Store::new(Quota::fixed_window(100, MINUTE)), borrowers(1));
+    assert!(store.admits(&mut here, "a"));
+    let given_up = store.asks(&mut here, "a");
+    store.now = store.now + Millis::from_secs(2);
+    let next = store.asks(&mut here, "a");
+    assert!(store.answer(&mut here, "a", next, 1));
+    here.answered("a", given_up.nth, None);
+    assert!(store.admits(&mut here, "b"));
+    // Of those that were asked since, none is answered.
+    let later = store.asks(&mut here, "b");
+    here.answered("a", given_up.nth, None);
+    here.answered("b", later.nth, None);
+    store.asks(&mut here, "c");
+}
+
 #[test]
 fn what_is_forgotten_for_want_of_room_ends_the_grace_of_new_keys() {
     let (mut store, mut here) = (Store::new(Quota::fixed_window(5, MINUTE)), borrowers(1));

@@ -334,3 +334,37 @@ fn a_bucket_that_is_lent_out_denies_until_the_loan_ends() {
     assert!(wait > Millis::ZERO);
     assert_eq!(denied.denies_for, wait);
 }
+
+/// A clock may be wrong for a moment. What was lent has ended then, and what is lent afterwards lives no longer than it may.
+#[test]
+fn a_clock_that_tells_the_end_of_time_neither_keeps_loans_alive_nor_stops_lending() {
+    let end_ms = UnixMillis::MAX.get();
+    for told in [end_ms - 1, end_ms, u64::MAX] {
+        let mut keys = Keys::new(Lease { in_background: true, ..lease(Millis::from_secs(10)) });
+        let asked = keys.asks("key");
+        keys.grant("key", asked, 100, Millis::from_secs(10));
+        assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+        // The look for idle keys reads it.
+        let before = std::mem::replace(&mut keys.now, told);
+        let mut due = keys.due().map(|(_, asked)| asked);
+        assert_eq!(due.is_some(), told < end_ms);
+        keys.now = before + 1_000;
+        keys.check("another");
+        let asked = due.take().unwrap_or_else(|| keys.asks("key"));
+        assert_eq!(asked.question.back.unwrap().unspent, 99, "the loan has ended");
+        keys.grant("key", asked, 100, Millis::from_secs(10));
+        keys.now += 9_979;
+        assert_eq!(keys.check("key"), Verdict::Admit { then: None });
+        keys.now += 1;
+        keys.asks("key");
+    }
+}
+
+#[test]
+fn while_a_clock_stands_still_at_the_end_of_time_all_is_asked_plainly() {
+    let mut keys = Keys::new(Lease { in_background: true, grace: 1, ..lease(MINUTE) });
+    keys.now = u64::MAX;
+    for key in ["a", "a", "b"] {
+        assert_eq!(keys.check(key), Verdict::AskPlainly);
+    }
+}

@@ -169,7 +169,9 @@ impl World {
             Step::Set(borrower, by_ms) => {
                 // The clock is read before and after it is set. Nobody could tell otherwise.
                 self.ask(borrower, "another", 0);
-                self.ahead_ms[borrower] += by_ms;
+                // No clock tells an instant before the epoch.
+                let ahead_ms = self.ahead_ms[borrower] + by_ms;
+                self.ahead_ms[borrower] = ahead_ms.max(-START_MS.cast_signed());
                 self.fresh += 1;
                 self.ask(borrower, "another", 0);
             }
@@ -469,7 +471,13 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         },
     );
     // A clock that is set back by less than its readings may be out of order is not seen to be.
-    let set = prop_oneof![-5_000..-20i64, 0..5_000i64, Just(-365 * 86_400_000), Just(365 * 86_400_000)];
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let end_ms = (UnixMillis::MAX.get() - START_MS).cast_signed();
+    let set = prop_oneof![
+        3 => -5_000..-20i64,
+        3 => 0..5_000i64,
+        1 => prop::sample::select(vec![-YEAR_MS, YEAR_MS, end_ms, -end_ms, end_ms - 10_000, -2 * YEAR_MS]),
+    ];
     let step = prop_oneof![
         12 => (borrower(), cost.clone(), 1..20u64)
             .prop_map(|(borrower, cost, times)| Step::Ask { borrower, cost, times }),

@@ -1,4 +1,4 @@
-import { later, since } from "../arithmetic.js";
+import { later, MAX_INSTANT, since } from "../arithmetic.js";
 import type { Policy } from "../policy.js";
 import { Usual } from "./amount.js";
 import { type Answer, type Asked, Borrower, JITTER, type Lease, UNTOLD, type Verdict } from "./borrower.js";
@@ -12,6 +12,14 @@ const KEYS_MAX = 16_384;
 
 /** The time between two looks for borrowers that have something to tell. */
 const LOOK = 1_000;
+
+/**
+ * The furthest that one reading advances the clock. Loans, denials and questions have ended long before. Only a key that was near its limit
+ * gets no grace for longer than it must, if a process has slept for so long.
+ */
+const LEAP_MAX = 86_400_000;
+
+const PLAINLY: Verdict = { kind: "plain", nth: 0, expects: 0 };
 
 /**
  * What an isolate or a process knows of the keys that it borrows, in bounded memory: checks of further keys ask plainly. `T` is what the
@@ -30,11 +38,17 @@ export class Borrowers<T> {
   /** Keys that may have something to tell. */
   #due: string[] = [];
   #lookedAt = 0;
-  /** A clock that does not go back: the latest instant, and by how much the clock was set back. */
+  /**
+   * A clock that does not go back: the latest instant, by how much it is ahead of the clock that may be set, and where it was at the last leap.
+   * What was read before is not known to be earlier.
+   */
   #latest = 0;
-  #behind = 0;
+  #ahead = 0;
+  #leaptFrom = 0;
   /** Whether the store has answered the last question. While it does not, no key gets a grace. */
   #isUp = true;
+  /** The number of the last question that it has answered. That an earlier one has no answer tells nothing. */
+  #lastAnswered = 0;
   /** What a key usually spends: the first report asks for it. */
   readonly #usual = new Usual();
   /** When new keys get a grace again: some that should have none were forgotten for want of room. */
@@ -49,7 +63,9 @@ export class Borrowers<T> {
   answer(key: string, policy: Policy, cost: number, told: number): Answer | undefined {
     const borrower = this.#keys.get(key)?.borrower;
     if (!borrower) return undefined;
-    const answer = borrower.answer(policy, cost, this.#given, this.#read(told), this.#asked + 1);
+    const now = this.#read(told);
+    // At the last instant a clock stands still. No loan would end.
+    const answer = told === MAX_INSTANT ? undefined : borrower.answer(policy, cost, this.#given, now, this.#asked + 1);
     if (answer) this.#asked += 1;
     return this.#noted(key, answer);
   }
@@ -61,20 +77,21 @@ export class Borrowers<T> {
 
   /**
    * What a check of this key gets. Its time is read just before, its policy can be lent, and it has no token. `beside` is kept beside a
-   * new key, or one whose policy has changed. `waited` is how long a check that was decided on before has waited for an answer.
+   * new key, or one whose policy has changed. `waited` is how long a check that was decided on before has waited for an answer. At the last
+   * instant it is asked plainly.
    */
   decide(key: string, policy: Policy, cost: number, told: number, beside: T, waited?: number): Verdict {
-    const then = later(told, this.#behind);
-    // If the clock was set back since, the check was not asked later than now.
-    const now = waited === undefined ? this.#read(told) : Math.min(this.#latest, then);
-    const until = waited === undefined ? undefined : Math.max(this.#latest, later(then, waited));
+    // If the clock was set since, the check was not asked later than now, and not before a leap.
+    const now = waited === undefined ? this.#read(told) : Math.min(this.#latest, Math.max(this.#by(told), this.#leaptFrom));
+    const until = waited === undefined ? undefined : this.#atLeast(later(told, waited));
+    if (told === MAX_INSTANT) return PLAINLY;
     const nth = ++this.#asked;
     const kept = this.#keys.get(key);
     if (kept) {
       if (kept.borrower.isOfAnother(policy)) kept.beside = beside;
       return this.#noted(key, kept.borrower.decide(policy, cost, this.#given, now, nth, until));
     }
-    if (!this.#hasRoom(now)) return { kind: "plain", nth: 0, expects: 0 };
+    if (!this.#hasRoom(now)) return PLAINLY;
     const borrower = new Borrower(policy, now, this.#usual);
     this.#keys.set(key, { borrower, beside });
     return this.#noted(key, borrower.decide(policy, cost, now < this.#graceFrom ? this.#graceless : this.#given, now, nth));
@@ -88,7 +105,8 @@ export class Borrowers<T> {
 
   /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
   answered(key: string, nth: number, answer: LoanAnswer | undefined): void {
-    this.#isUp = answer !== undefined;
+    if (answer) [this.#isUp, this.#lastAnswered] = [true, Math.max(this.#lastAnswered, nth)];
+    else if (nth > this.#lastAnswered) this.#isUp = false;
     this.#keys.get(key)?.borrower.answered(nth, answer);
   }
 
@@ -108,6 +126,7 @@ export class Borrowers<T> {
    */
   due(told: number): { key: string; asked: Asked; beside: T } | undefined {
     const now = this.#look(told);
+    if (now === undefined) return undefined;
     for (let key = this.#due.pop(); key !== undefined; key = this.#due.pop()) {
       const kept = this.#keys.get(key);
       if (!kept?.borrower.isDue(this.#lease, now)) continue;
@@ -119,13 +138,13 @@ export class Borrowers<T> {
 
   /** Whether `due` may have a question. */
   mayBeDue(told: number): boolean {
-    this.#look(told);
-    return this.#due.length > 0;
+    return this.#look(told) !== undefined && this.#due.length > 0;
   }
 
-  /** Looks for keys that have something to tell. Returns the time. */
-  #look(told: number): number {
-    const now = Math.max(this.#latest, later(told, this.#behind));
+  /** Looks for keys that have something to tell. Returns the time, if there is one. */
+  #look(told: number): number | undefined {
+    const now = this.#advance(told);
+    if (told === MAX_INSTANT) return undefined;
     if (since(now, this.#lookedAt) < LOOK) return now;
     this.#lookedAt = now;
     this.#due = [];
@@ -142,14 +161,28 @@ export class Borrowers<T> {
   }
 
   /**
-   * The time by a clock that may be set. When it is set back, this one goes on from where it was; when it is set forward, so is this one.
+   * The time by a clock that may be set. When it is set back, this one goes on from where it was; when it is set forward, so is this one, by
+   * `LEAP_MAX` at most: a clock that has told the end of time once must not keep it there.
    */
   #read(told: number): number {
-    const now = later(told, this.#behind);
-    const back = since(this.#latest, now);
-    if (back > JITTER) this.#behind += back;
-    this.#latest = Math.max(this.#latest, now);
-    return this.#latest;
+    if (since(this.#latest, this.#by(told)) > JITTER) this.#ahead = this.#latest - told;
+    return this.#advance(told);
+  }
+
+  /** The time, where the clock was read some time ago: it does not look as if it was set back. */
+  #advance(told: number): number {
+    const most = later(this.#latest, LEAP_MAX);
+    if (this.#by(told) > most) [this.#leaptFrom, this.#ahead] = [this.#latest, most - told];
+    return (this.#latest = this.#atLeast(told));
+  }
+
+  /** The same for a time that is computed, which does not count as a reading. */
+  #atLeast(told: number): number {
+    return Math.max(this.#latest, Math.min(this.#by(told), this.#latest + LEAP_MAX));
+  }
+
+  #by(told: number): number {
+    return later(told, this.#ahead);
   }
 
   /**

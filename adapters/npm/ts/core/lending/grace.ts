@@ -1,5 +1,5 @@
 import { EACH, QUOTAS } from "../../decision_numbers.js";
-import { later } from "../arithmetic.js";
+import { later, MAX_INSTANT } from "../arithmetic.js";
 import type { Decision } from "../decide.js";
 
 /**
@@ -49,7 +49,8 @@ export class Grace {
 
   /** Whether it admits a cost that is not 0. */
   wouldAdmit(cost: number, grace: number, now: number): boolean {
-    return this.owed + cost <= grace && !this.isLost && this.#sight(now) === GOOD;
+    // At the end of time, nothing would end it.
+    return this.owed + cost <= grace && !this.isLost && now < MAX_INSTANT && this.#sight(now) === GOOD;
   }
 
   /** What a question tells that is asked along with a check of this cost. */
