@@ -189,6 +189,12 @@ test("a wrong option says where it is", () => {
   }
   assert.throws(() => stores.redis({ policy, leases: { grase: 1 } }), { field: "leases.grase", message: /did you mean "grace"/ });
   assert.throws(() => stores.redis({ policy, waitUntil: 7 }), { field: "waitUntil" });
+  // As in a rules file.
+  const small = policyOf({ fixedWindow: { limit: 2, windowMs: 1_000 } });
+  assert.throws(() => stores.upstash({ policy: small, leases: { grace: 3 } }), { field: "leases.grace", message: /a grace of 3 is more than the limit of 2; write at most 2/ });
+  stores.upstash({ policy: small, leases: { grace: 2 } });
+  // It is not lent, so there is no grace.
+  stores.upstash({ policy: policyOf({ slidingLog: { limit: 2, windowMs: 1_000 } }), leases: { grace: 3 } });
 });
 
 test("requests that find a lease spent wait for the next one, and ask once together", async () => {

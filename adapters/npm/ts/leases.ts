@@ -19,7 +19,7 @@ export interface Leases {
   /** At most a minute, the default. */
   lifetimeMs?: number | undefined;
   /**
-   * The most units of a key that an isolate admits before the store has heard of the key, at most the slice. Default: 0, and the first
+   * The most units of a key that an isolate admits before the store has heard of the key, at most the slice and the limit. Default: 0, and the first
    * request of a key waits for the store. What is admitted so is told in the background within 100 ms, with that of other keys, and charged
    * also beyond the limit: `admitted <= limit + grace x isolates`. A bucket repays it. A key near its limit gets none, and no key gets any
    * while the store does not answer.

@@ -1,13 +1,13 @@
 import { handle } from "./calls.js";
-import { later } from "./core/arithmetic.js";
 import type { Core } from "./limiter_core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
-import type { LoanAnswer, LoanQuestion } from "./core/lending/lender.js";
+import { canLend, type LoanAnswer, type LoanQuestion, tooMuchGrace } from "./core/lending/lender.js";
 import type { Lending } from "./leases.js";
+import { invalid } from "./error.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./decision_numbers.js";
-import { ask, CHECK, type Question, SETTLE, timed } from "./question.js";
+import { ask, CHECK, clamped, type Question, SETTLE, timed } from "./question.js";
 import { type Call, called, type Store, WAITED } from "./store.js";
 import { Waiters } from "./loan_waiters.js";
 import { KEY_LEN_MAX, Words } from "./command_cache.js";
@@ -46,6 +46,8 @@ export abstract class Asking<T> implements Store {
 
   constructor(core: Core, { isTimeless, slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
     this.core = core;
+    const wrong = canLend(core.policy) && tooMuchGrace(grace, [core.policy]);
+    if (wrong) throw invalid("leases.grace", wrong);
     if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs, grace });
     // What a borrower asks is something else each time.
     this.#words = new Words(isTimeless && slice === 0);
@@ -78,7 +80,7 @@ export abstract class Asking<T> implements Store {
     const { now, cost } = question;
     const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now);
     if (answer) this.#decided(question, answer);
-    this.#tellSoon(borrowers, now);
+    this.#tellSoon(borrowers, question);
     return answer !== undefined;
   }
 
@@ -89,7 +91,7 @@ export abstract class Asking<T> implements Store {
     const known = this.#words.get(question);
     if (known) return this.begin(call, known);
     const asked = this.#ask(question, this.#mayWait);
-    if (this.#borrowers) this.#tellSoon(this.#borrowers, question.now);
+    if (this.#borrowers) this.#tellSoon(this.#borrowers, question);
     if (asked instanceof Promise) return this.#waits(call, asked, true);
     if (!asked) return undefined;
     return this.#guarded(call, () => this.#kept(asked, this.begin(call, asked)));
@@ -162,7 +164,7 @@ export abstract class Asking<T> implements Store {
     const waited = call.noted === true ? Math.ceil(performance.now() - call.note) : undefined;
     if (waited === undefined) timed(call.question);
     const asked = this.#ask(call.question, false, waited) as Asked<T> | undefined;
-    if (this.#borrowers) this.#tellSoon(this.#borrowers, call.question.now);
+    if (this.#borrowers) this.#tellSoon(this.#borrowers, call.question);
     return asked && this.#guarded(call, () => this.begin(call, asked));
   }
 
@@ -209,7 +211,7 @@ export abstract class Asking<T> implements Store {
   }
 
   /** Has what can be told together wait for a pause, unless another request waits for it. */
-  #tellSoon(borrowers: Borrowers<string>, now: number): void {
+  #tellSoon(borrowers: Borrowers<string>, { now, isTimed }: Question): void {
     if (!borrowers.mayBeDue(now)) return;
     const began = performance.now();
     if (began < this.#pausesUntil) return;
@@ -218,7 +220,7 @@ export abstract class Asking<T> implements Store {
       // It keeps no process alive by itself.
       await new Promise<void>((resolve) => handle(setTimeout(resolve, PAUSE)).unref?.());
       this.#pausesUntil = 0;
-      await this.tell(later(now, PAUSE));
+      await this.tell(isTimed ? now : clamped(Date.now()));
     };
     this.#keepAlive(tell());
   }

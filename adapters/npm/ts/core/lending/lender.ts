@@ -84,6 +84,12 @@ export function canLend({ dimensions, chargeDenied, quotas }: Policy): boolean {
   return dimensions.length === 1 && !chargeDenied && quotas.every(({ rule }) => LENDABLE.includes(rule.code));
 }
 
+/** What is wrong with a grace, if a key whose limit is less would get all of it by grace. */
+export function tooMuchGrace(grace: number, policies: readonly (Policy | undefined)[]): string | undefined {
+  const least = Math.min(...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
+  return grace > least ? `a grace of ${grace} is more than the limit of ${least}; write at most ${least}` : undefined;
+}
+
 /** The loans that the state of a row is charged with. A store keeps them beside the state, and settles them before each decision. */
 export class Lender {
   /** Whether it must be stored, and not only because time has passed. */

@@ -1,5 +1,5 @@
 import { MAX_UNITS } from "../../core/arithmetic.js";
-import { canLend, LIFETIME_MAX } from "../../core/lending/lender.js";
+import { canLend, LIFETIME_MAX, tooMuchGrace } from "../../core/lending/lender.js";
 import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../rules_policy.js";
 import { SENDER } from "./dimension_names.js";
@@ -75,8 +75,8 @@ function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]
   if (isOn === false) return undefined;
   const refused = policies.find((policy) => policy && !canLend(policy));
   if (refused) throw item.invalid(`${unlendable(refused)}, or delete lease`);
-  const least = Math.min(...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
-  if (grace > least) throw item.invalid(`a grace of ${grace} is more than the limit of ${least}; write at most ${least}`);
+  const wrong = tooMuchGrace(grace, policies);
+  if (wrong) throw item.invalid(wrong);
   return { slice, lifetimeMs, grace };
 }
 
