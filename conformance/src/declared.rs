@@ -85,7 +85,7 @@ impl Declared {
     /// use tidegate_conformance::declared::Declared;
     ///
     /// let declared = Declared::from_json(r#"{
-    ///     "accuracy": "approximate", "ceiling": "limit x locations", "floor": { "held": 10, "within_ms": 2000 },
+    ///     "accuracy": "approximate", "ceiling": "limit", "grace": 1, "floor": { "held": 10, "within_ms": 2000 },
     ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "dimensions": "one", "costs": true,
     ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "block": false, "idempotency": false,
     ///     "round_trips": 2, "forgets_on_virtual_time": false, "gate": true
@@ -93,7 +93,7 @@ impl Declared {
     /// let accuracy = declared.capabilities.accuracy.to_string();
     /// assert_eq!(
     ///     accuracy,
-    ///     "approximate: limit - 10 x locations (in the first 2000 ms) <= admitted <= limit x locations",
+    ///     "approximate: limit - 10 x locations (in the first 2000 ms) <= admitted <= limit + 1 x locations",
     /// );
     /// # Ok::<(), String>(())
     /// ```
@@ -112,6 +112,7 @@ struct File {
     accuracy: Class,
     ceiling: Option<String>,
     floor: Option<FloorFile>,
+    grace: Option<u64>,
     algorithms: Option<Vec<String>>,
     max_quotas: Option<usize>,
     dimensions: Option<DimensionsFile>,
@@ -199,9 +200,12 @@ impl File {
             if let Some(floor) = self.floor {
                 drift.floor = Floor { held: floor.held, within: floor.within_ms.map(Millis::new) };
             }
+            drift.grace = self.grace.unwrap_or(drift.grace);
             return Ok(Accuracy::Approximate(drift));
         }
-        for (name, given) in [("ceiling", self.ceiling.is_some()), ("floor", self.floor.is_some())] {
+        for (name, given) in
+            [("ceiling", self.ceiling.is_some()), ("floor", self.floor.is_some()), ("grace", self.grace.is_some())]
+        {
             if given {
                 return Err(format!("{name}: only an approximate limiter declares one; leave it out"));
             }
@@ -248,6 +252,8 @@ mod tests {
         assert_eq!(said, "ceiling: only an approximate limiter declares one; leave it out");
         let said = wrong(r#"{"accuracy":"exact","algorithms":["fixed_window","gcra"]}"#);
         assert!(said.starts_with("algorithms[1]: \"gcra\" is unknown; write one of \"fixed_window\""), "{said}");
+        let said = wrong(r#"{"accuracy":"per_location","grace":1}"#);
+        assert_eq!(said, "grace: only an approximate limiter declares one; leave it out");
         assert!(wrong(r#"{"accuracy":"exact","peak":true}"#).starts_with("peak: unknown field `peak`"));
         let said = wrong(r#"{"accuracy":"exact","dimensions":"two"}"#);
         assert!(said.starts_with("dimensions: unknown variant `two`, expected one of `one`"), "{said}");

@@ -25,13 +25,13 @@ pub(super) struct Bounds {
 /// formula does not depend on races and [admitting early admits the most](Count::earliest_is_most). By any instant, no
 /// more is admitted than the formula applied to the reference's count, or to the count of the location that would have
 /// admitted the most on its own, whichever is larger. An isolate that replaces an evicted one counts as one more location. What is
-/// admitted by grace is bounded for each interval only: each borrower of each window may add it, those that were killed included.
+/// admitted by grace is bounded for each interval only: each borrower of each window may add it, those that were killed or restarted included.
 ///
 /// **Floor.** If admitting early admits the most, then by any instant at least as much is admitted as by an exact
 /// limiter with the limit that [`Accuracy::floor`] returns, where each borrower that has replaced a killed one counts as one more
 /// location. If that holds for a key's first seconds only, it holds again whenever the key is unused again. Otherwise, a
 /// limiter that holds nothing back never denies a single sequential client on one isolate what the reference admits. In
-/// every case, a key gets at least one admission if the reference admits any. Until the store has been killed, halted or cut
+/// every case, a key gets at least one admission, or an error for it, if the reference admits any. Until the store has been killed, halted or cut
 /// off for the last time, only this last rule applies, because some answers are errors. A request that its client has aborted
 /// lowers the floor by one.
 pub(super) fn of(accuracy: &Accuracy, isolates: u64, fixture: &Fixture, reference: &Replay, found: &Replay) -> Bounds {
@@ -232,7 +232,8 @@ impl Judged<'_> {
             owed.iter_mut().zip(by_the_reference()).for_each(|(owed, exact)| *owed = (*owed).min(exact));
         }
         if let (Some(owed), Some(exact)) = (owed.last_mut(), by_the_reference().last()) {
-            *owed = (*owed).max(exact.min(1));
+            let failed: u64 = bursts.iter().map(|burst| burst.failed).sum();
+            *owed = (*owed).max(exact.min(1).saturating_sub(failed));
         }
         owed
     }

@@ -1,6 +1,7 @@
 //! The part of a fixture that one count sees: the checks for one key under one policy.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use tidegate_core::{MAX_CLOCK_SKEW, Policy, PolicyState, Rule, UnixMillis};
 
@@ -42,6 +43,9 @@ pub(super) struct Burst<'a> {
     pub(super) evictions: u64,
     /// How often those that ask the store were killed before.
     pub(super) kills: u64,
+    /// Which of the borrowers at each place it may have reached: others take their places when they are killed, or end with a store
+    /// that restarts in the same process.
+    pub(super) lives: RangeInclusive<u64>,
     pub(super) cost: u64,
     pub(super) offered: u64,
     /// How many requests can be charged. Requests with the same token are charged once; a repeated token is not
@@ -53,6 +57,8 @@ pub(super) struct Burst<'a> {
     pub(super) admitted: u64,
     /// How many requests were aborted. They may be charged.
     pub(super) aborted: u64,
+    /// How many were answered with an error, and may have been charged.
+    pub(super) failed: u64,
     /// Units refunded since the previous burst.
     pub(super) given_back: u64,
 }
@@ -70,10 +76,12 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut charges: BTreeMap<(&str, String, String), Charge> = BTreeMap::new();
-    let (mut evictions, mut kills) = (0, 0);
+    let (mut evictions, mut kills, mut life) = (0, 0, 0);
     for (place, step, policy) in fixture.steps_with_policy() {
         evictions += u64::from(step.disturb == Some(Disturb::Evict));
         kills += u64::from(step.disturb == Some(Disturb::Kill));
+        let first_life = life;
+        life += u64::from(matches!(step.disturb, Some(Disturb::Kill | Disturb::Restart)));
         let keys = step.keys_in_words();
         let name = (policy.id(), keys.clone());
         let now_ms = fixture.instant(step.at_ms);
@@ -127,11 +135,13 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     location: step.location,
                     evictions,
                     kills,
+                    lives: first_life..=life,
                     cost: step.cost,
                     offered: step.burst,
                     chargeable,
                     exact: allowed(reference),
                     admitted: allowed(found),
+                    failed: found.steps[place].iter().filter(|one| one.error().is_some()).count() as u64,
                     aborted: found.steps[place].iter().filter(|one| one.error() == Some(ABORTED)).count() as u64,
                     given_back: std::mem::take(&mut count.given_back),
                 });

@@ -36,7 +36,7 @@ pub(super) struct Stretch<'a> {
     given_back_before: u64,
 }
 
-/// A location, with the evictions and the kills before, and a window of a quota under one policy by a clock that does not step back. A
+/// A location, with the evictions before and which of the borrowers there it is, and a window of a quota under one policy by a clock that does not step back. A
 /// bucket repays a grace, so that all its time is one window.
 type Grace = (u64, u64, u64, usize, usize, u64);
 
@@ -58,8 +58,9 @@ impl<'a> Stretch<'a> {
                 Rule::TokenBucket(_) => 0,
                 rule => burst.at.get() / rule.window().get().max(1),
             };
-            let Burst { location, evictions, kills, .. } = *burst;
-            graces.insert((location, evictions, kills, self.policies.len(), self.steps_back, window));
+            let Burst { location, evictions, .. } = *burst;
+            let (policies, steps_back) = (self.policies.len(), self.steps_back);
+            graces.extend(burst.lives.clone().map(|life| (location, evictions, life, policies, steps_back, window)));
         }
         self.in_flight = self.in_flight.max(burst.offered);
         *self.offered.entry(burst.cost).or_default() += burst.chargeable;

@@ -384,6 +384,59 @@ fn each_request_that_is_aborted_lowers_the_floor_of_its_key_by_one() {
     }
 }
 
+/// Answers a step with so many admissions, and denials or errors otherwise.
+fn answer(answers: &mut [Answered], admitted: usize, allowed: &Answered, other: &Answered) {
+    answers.iter_mut().enumerate().for_each(|(nth, one)| *one = if nth < admitted { allowed } else { other }.clone());
+}
+
+#[test]
+fn an_admission_whose_answer_was_lost_is_owed_no_more() {
+    let log = r#"{ "algorithm": "sliding_log", "limit": 3, "window_ms": 1000 }"#;
+    let text = steps(
+        log,
+        r#"{ "at_ms": 0, "burst": 5, "key": "k", "disturb": "lose_answers" }, { "at_ms": 1, "burst": 5, "key": "k" }"#,
+    );
+    let denied = |errors: usize| {
+        judged(&LEASES, &text, |steps| {
+            let denied = steps[0][4].clone();
+            steps.iter_mut().for_each(|answers| answers.fill(denied.clone()));
+            fail(&mut steps[0], 0..errors, "timeout");
+        })
+    };
+    assert_eq!(denied(5).verdict, Verdict::Pass, "{:?}", denied(5));
+    assert_eq!(denied(1).verdict, Verdict::Pass);
+    let none = denied(0);
+    assert!(none.reasons.iter().any(|said| said.contains("admitted 0, but the floor is 1")), "{none:?}");
+}
+
+#[test]
+fn a_borrower_that_takes_the_place_of_another_has_a_grace_of_its_own() {
+    let accuracy = Accuracy::Approximate(Drift { grace: 1, ..LEASES.drift() });
+    for disturb in ["kill", "restart"] {
+        let window = r#"{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }"#;
+        let text = steps(
+            window,
+            &format!(
+                r#"{{ "at_ms": 0, "burst": 5, "key": "k" }}, {{ "at_ms": 1, "burst": 5, "key": "k", "disturb": "{disturb}" }},
+            {{ "at_ms": 2, "burst": 5, "key": "k" }}"#
+            ),
+        );
+        let admitted = |counts: [usize; 3]| {
+            judged(&accuracy, &text, |steps| {
+                let (allowed, denied) = (steps[0][0].clone(), steps[0][4].clone());
+                steps.iter_mut().zip(counts).for_each(|(answers, count)| answer(answers, count, &allowed, &denied));
+            })
+        };
+        // The limit, and a grace before and after.
+        for counts in [[2, 1, 0], [2, 0, 1], [1, 2, 0]] {
+            assert_eq!(admitted(counts).verdict, Verdict::Pass, "{disturb} {counts:?}: {:?}", admitted(counts));
+        }
+        for counts in [[3, 0, 0], [2, 2, 0], [2, 0, 2]] {
+            assert_eq!(admitted(counts).verdict, Verdict::Fail, "{disturb} {counts:?}");
+        }
+    }
+}
+
 #[test]
 fn each_algorithm_is_held_to_its_own_maximum() {
     for (quota, three) in [

@@ -39,8 +39,8 @@ const MORE: &str = r#"Examples:
 A declaration for --declares; only "accuracy" is required:
   {
     "accuracy": "approximate",
-    "ceiling": "limit x locations",
-    "floor": { "held": 10, "within_ms": 2000 },
+    "ceiling": "limit",
+    "floor": { "held": 10, "within_ms": 2000 }, "grace": 1,
     "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency",
                    "penalty"],
     "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
@@ -49,9 +49,10 @@ A declaration for --declares; only "accuracy" is required:
   }
 "accuracy" is "exact", "approximate" or "per_location". Only an approximate limiter has a "ceiling": "limit",
 "limit x locations" or "(in_flight + limit)! / (in_flight! x limit!) - 1". It may have a "floor": the units that each
-location may hold back, and for how long. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states
+location may hold back, and for how long. It may have a "grace": the units of a key that each location may admit beyond
+the ceiling, before it has heard of the key. "dimensions" is "one", "grouped" or "any". "forgets_on_virtual_time" states
 that idempotency tokens expire by the time in the request. "gate" is false if the server reads no rules files. All values
-above except the first three are the defaults."#;
+above except the first four are the defaults."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE)]
