@@ -1,11 +1,10 @@
 //! Creates the limiters from their bindings.
 
-use std::num::NonZero;
-
 use tidegate_cloudflare::PerIsolate;
 use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, DurableObjectsLimiter, Jurisdiction, Leases};
 use tidegate_cloudflare::kv::{Isolate, KvLimiter, Stats, WorkersKv};
 use tidegate_cloudflare::rate_limit::RateLimit;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::{Native, NativeLimiter};
 use tidegate_core::{Capabilities, Check, Error, ErrorKind, Limiter, Millis, Operation, Policy, Reply, UnixMillis};
 use worker::wasm_bindgen::{JsCast as _, JsValue};
@@ -18,6 +17,8 @@ use crate::{in_test_mode, policies};
 pub(crate) enum Store<'a> {
     Objects(&'static DurableObjectsLimiter<ObjectNamespace>),
     Leases(&'static Leases<'static, ObjectNamespace>),
+    #[cfg(feature = "suite")]
+    Graced(crate::virtual_time::Telling),
     Kv(Kv<'a>),
     RateLimits(NativeLimiter<RateLimits<'a>>),
 }
@@ -27,6 +28,8 @@ impl<'a> Store<'a> {
         Some(match name {
             "do" => durable_objects(env).map(Self::Objects),
             "do-leased" => leases(env).map(Self::Leases),
+            #[cfg(feature = "suite")]
+            "do-leased-grace" => graced(env).map(crate::virtual_time::Telling).map(Self::Graced),
             "kv" => kv(env, context).map(Self::Kv),
             "ratelimit" => Ok(Self::RateLimits(NativeLimiter::new(RateLimits { env }))),
             _ => return None,
@@ -58,6 +61,8 @@ macro_rules! of_each {
         match $store {
             Store::Objects($limiter) => $call,
             Store::Leases($limiter) => $call,
+            #[cfg(feature = "suite")]
+            Store::Graced($limiter) => $call,
             Store::Kv($limiter) => $call,
             Store::RateLimits($limiter) => $call,
         }
@@ -102,12 +107,21 @@ pub(crate) fn objects(env: &Env) -> Result<DurableObjects<ObjectNamespace>, Erro
 /// The leases of this isolate: up to `SLICE` units of each key at a time, for up to `LEASE_MS` milliseconds.
 fn leases(env: &Env) -> Result<&'static Leases<'static, ObjectNamespace>, Error> {
     static LEASES: PerIsolate<Leases<'static, ObjectNamespace>> = PerIsolate::new();
-    LEASES.get_or_make(|| {
-        let slice = NonZero::new(policies::number(env, "SLICE")?);
-        let slice = slice
-            .ok_or_else(|| Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1"))?;
-        Leases::new(objects(env)?, slice, Millis::new(policies::number(env, "LEASE_MS")?))
-    })
+    LEASES.get_or_make(|| Leases::with_lease(objects(env)?, lease(env)?))
+}
+
+fn lease(env: &Env) -> Result<Lease, Error> {
+    match policies::number(env, "SLICE")? {
+        0 => Err(Error::new(ErrorKind::Invalid, "variable SLICE: 0 leases nothing; write at least 1")),
+        slice => Ok(Lease::new(slice, Millis::new(policies::number(env, "LEASE_MS")?))),
+    }
+}
+
+/// The same leases with a grace of one unit of each key.
+#[cfg(feature = "suite")]
+fn graced(env: &Env) -> Result<&'static Leases<'static, ObjectNamespace>, Error> {
+    static LEASES: PerIsolate<Leases<'static, ObjectNamespace>> = PerIsolate::new();
+    LEASES.get_or_make(|| Leases::with_lease(objects(env)?, Lease { in_background: true, grace: 1, ..lease(env)? }))
 }
 
 fn kv<'a>(env: &Env, context: &'a Context) -> Result<Kv<'a>, Error> {

@@ -12,7 +12,6 @@ use tidegate_conformance::declared::{Declared, Declares, OWN_CLOCK, OWN_TOKENS};
 use tidegate_conformance::fixture::{Disturb, Fixture, Step};
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::{Cause, Emulator};
-use tidegate_core::lending::Lease;
 use tidegate_core::store::lending_capabilities;
 use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
 use tokio::process::Command;
@@ -20,6 +19,7 @@ use tokio::process::Command;
 pub use self::host::Host;
 use super::build::alone;
 use super::checkout::workspace;
+use super::redis::{GRACE, LEASE};
 use super::{Facts, Running, Store, Target, javascript, losing, wasm};
 use crate::http::{Http, Version};
 use crate::output::errln;
@@ -47,11 +47,17 @@ pub(super) const LEASED: Cloudflare = Cloudflare {
     about: "the same, with leases of ten for each of the isolates",
     guest: Guest::Rust,
     route: "do-leased",
-    capabilities: lending_capabilities(
-        tidegate_cloudflare::durable_objects::CAPABILITIES,
-        &Lease::new(10, Millis::from_secs(2)),
-    ),
+    capabilities: lending_capabilities(tidegate_cloudflare::durable_objects::CAPABILITIES, &LEASE),
     counts: Counts::Together,
+};
+
+/// The same with a grace.
+pub(super) const GRACED: Cloudflare = Cloudflare {
+    name: "cloudflare-do-leased-grace",
+    about: "the same, and each isolate admits one unit of a key before its object has heard of it",
+    route: "do-leased-grace",
+    capabilities: lending_capabilities(tidegate_cloudflare::durable_objects::CAPABILITIES, &GRACE),
+    ..LEASED
 };
 
 /// The same objects in JavaScript.

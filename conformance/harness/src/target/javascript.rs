@@ -6,15 +6,18 @@ use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use serde_json::json;
 use tidegate_conformance::declared::{Declared, Declares};
 use tidegate_conformance::fixture::Disturb;
 use tidegate_conformance::report::Emulator;
+use tidegate_core::lending::Lease;
+use tidegate_core::store::lending_capabilities;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use self::store::Kind;
 use super::checkout::workspace;
-use super::redis::GUESTS;
+use super::redis::{GRACE, GUESTS};
 use super::{Facts, Running, Target, process, wasm};
 use crate::http::{Http, Version};
 use crate::output::errln;
@@ -28,6 +31,7 @@ pub(super) const VERCEL: JavaScript = JavaScript {
     key: Some("edge-light"),
     platform: "vercel",
     store: Kind::Upstash,
+    lends: None,
 };
 
 /// The npm package in Node.js, which runs Vercel's functions and the `proxy.ts` of Next.js 16.
@@ -38,6 +42,7 @@ pub(super) const VERCEL_NODE: JavaScript = JavaScript {
     key: Some("node"),
     platform: "vercel",
     store: Kind::Upstash,
+    lends: None,
 };
 
 /// The npm package in npm's `deno`.
@@ -48,6 +53,7 @@ pub(super) const NETLIFY: JavaScript = JavaScript {
     key: Some("netlify"),
     platform: "netlify",
     store: Kind::Upstash,
+    lends: None,
 };
 
 /// The npm package over the local server of `@netlify/blobs`, as `blobs-server.mjs` extends it.
@@ -58,6 +64,7 @@ pub(super) const NETLIFY_BLOBS: JavaScript = JavaScript {
     key: Some("netlify"),
     platform: "netlify",
     store: Kind::Blobs,
+    lends: None,
 };
 
 /// The npm package over Deno's own key-value store.
@@ -68,6 +75,7 @@ pub(super) const DENO_KV: JavaScript = JavaScript {
     key: Some("deno"),
     platform: "direct",
     store: Kind::DenoKv,
+    lends: None,
 };
 
 /// The npm package over a client of Redis.
@@ -78,6 +86,15 @@ pub(super) const REDIS: JavaScript = JavaScript {
     key: None,
     platform: "direct",
     store: Kind::Redis,
+    lends: None,
+};
+
+/// The same, with leases from that server.
+pub(super) const REDIS_GRACED: JavaScript = JavaScript {
+    name: "js-redis-leased-grace",
+    about: "the same, with leases of ten, and each guest admits one unit of a key before the server has heard of it",
+    lends: Some(GRACE),
+    ..REDIS
 };
 
 /// The npm package in one process.
@@ -88,6 +105,7 @@ pub(super) const MEMORY: JavaScript = JavaScript {
     key: None,
     platform: "direct",
     store: Kind::Memory,
+    lends: None,
 };
 
 /// The folder of the programs that run the guests.
@@ -104,6 +122,8 @@ pub(super) struct JavaScript {
     /// The platform whose client address the guest's own route reads.
     platform: &'static str,
     store: Kind,
+    /// What a guest borrows of a key, if it does.
+    lends: Option<Lease>,
 }
 
 /// The runtime of a guest.
@@ -139,10 +159,11 @@ impl Runtime {
 
 impl Declares for JavaScript {
     fn declared(&self) -> Declared {
+        let store = self.store.capabilities();
         Declared {
             forgets_on_virtual_time: matches!(self.store, Kind::Memory),
             makes_tokens: true,
-            ..Declared::new(self.store.capabilities())
+            ..Declared::new(self.lends.map_or(store, |lease| lending_capabilities(store, &lease)))
         }
     }
 
@@ -185,6 +206,10 @@ impl Target for JavaScript {
                 args.extend(["--env".into(), format!("{name}={value}")]);
             }
             args.extend(["--env".into(), format!("PLATFORM={}", self.platform)]);
+            if let Some(Lease { slice, lifetime, grace, .. }) = self.lends {
+                let leases = json!({ "slice": slice, "lifetimeMs": lifetime.get(), "grace": grace });
+                args.extend(["--env".into(), format!("LEASES={leases}")]);
+            }
             let count = if matches!(self.store, Kind::Memory) { 1 } else { GUESTS };
             let (guests, addresses) = process::guests(count, "node".as_ref(), &args).await?;
             Ok(Running::new(Http::new(&addresses, Version::Http1), guests, Some(store)))

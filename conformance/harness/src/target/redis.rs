@@ -5,12 +5,12 @@ pub(super) mod server;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tidegate_conformance::declared::{Declared, Declares};
-use tidegate_conformance::fixture::{Disturb, Fixture};
+use tidegate_conformance::fixture::Disturb;
 use tidegate_conformance::operation::{Operation, Operations};
-use tidegate_conformance::report::{Cause, Emulator};
+use tidegate_conformance::report::Emulator;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::lending_capabilities;
-use tidegate_core::{Capabilities, Dimensions, Millis, UnixMillis};
+use tidegate_core::{Capabilities, Dimensions, Millis};
 
 use self::server::{Counts, Servers};
 use super::process::{self, Again};
@@ -44,12 +44,15 @@ pub(super) const LEASED: Redis = Redis {
 pub(super) const GRACED: Redis = Redis {
     name: "redis-leased-grace",
     about: "the same, and each guest admits one unit of a key before the store has heard of it",
-    lends: Some(Lease { in_background: true, grace: 1, ..LEASE }),
+    lends: Some(GRACE),
     ..SINGLE
 };
 
 /// What a guest borrows of a key, for two seconds of virtual time.
 pub(super) const LEASE: Lease = Lease::new(10, Millis::from_secs(2));
+
+/// The same with a grace.
+pub(super) const GRACE: Lease = Lease { in_background: true, grace: 1, ..LEASE };
 
 /// The options of a guest with this lease.
 pub(super) fn lend(lease: &Lease) -> [String; 4] {
@@ -89,19 +92,7 @@ impl Declares for Redis {
     fn can(&self, disturb: Disturb) -> bool {
         disturb == Disturb::Kill || server::can(disturb)
     }
-
-    fn unverified(&self, fixture: &Fixture) -> Option<(Cause, &'static str)> {
-        let is_at_the_end = UnixMillis::new(fixture.start_ms) + YEAR == UnixMillis::MAX;
-        if self.lends.is_some_and(|lease| lease.grace > 0) && is_at_the_end {
-            return Some((Cause::Emulator, END_OF_TIME));
-        }
-        self.declared().unverified(fixture)
-    }
 }
-
-/// A borrower's clock stays there, because it does not go back, and the guests have other fixtures to go on with.
-const END_OF_TIME: &str = "it would take the borrowers' clocks to the end of time, where they stay";
-const YEAR: Millis = Millis::from_secs(365 * 86_400);
 
 impl Target for Redis {
     fn facts(&self) -> Facts<'_> {

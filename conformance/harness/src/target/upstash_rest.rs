@@ -1,4 +1,4 @@
-//! `upstash-rest` and `upstash-leased`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
+//! `upstash-rest`, `upstash-leased` and `upstash-leased-grace`: Upstash's REST protocol over a real redis-server, three guests on one endpoint.
 
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -7,12 +7,13 @@ use tidegate_conformance::fixture::Disturb;
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::Emulator;
 use tidegate_core::Capabilities;
+use tidegate_core::lending::Lease;
 use tidegate_core::store::lending_capabilities;
 use tokio::sync::Mutex;
 
 use super::process::{self, Again, Process};
 use super::redis::server::{self, Counts, Servers};
-use super::redis::{GUEST, GUESTS, LEASE, lend};
+use super::redis::{GRACE, GUEST, GUESTS, LEASE, lend};
 use super::{Facts, Running, Store, Target, build};
 use crate::http::{Http, Version};
 use crate::target::Group;
@@ -29,24 +30,34 @@ const FILES: u64 = 16_384;
 pub(super) const REST: UpstashRest = UpstashRest {
     name: "upstash-rest",
     about: "Upstash's REST protocol over one redis-server, three guests",
-    lends: false,
+    lends: None,
 };
 
 /// Guests that borrow from the database.
-pub(super) const LEASED: UpstashRest =
-    UpstashRest { name: "upstash-leased", about: "the same, with loans of ten for each of the guests", lends: true };
+pub(super) const LEASED: UpstashRest = UpstashRest {
+    name: "upstash-leased",
+    about: "the same, with loans of ten for each of the guests",
+    lends: Some(LEASE),
+};
+
+/// The same with a grace.
+pub(super) const GRACED: UpstashRest = UpstashRest {
+    name: "upstash-leased-grace",
+    about: "the same, and each guest admits one unit of a key before the database has heard of it",
+    lends: Some(GRACE),
+};
 
 #[derive(Debug)]
 pub(super) struct UpstashRest {
     name: &'static str,
     about: &'static str,
-    lends: bool,
+    lends: Option<Lease>,
 }
 
 impl Declares for UpstashRest {
     fn declared(&self) -> Declared {
         let exact = Capabilities::EXACT;
-        Declared::new(if self.lends { lending_capabilities(exact, &LEASE) } else { exact })
+        Declared::new(self.lends.map_or(exact, |lease| lending_capabilities(exact, &lease)))
     }
 
     fn can(&self, disturb: Disturb) -> bool {
@@ -68,9 +79,7 @@ impl Target for UpstashRest {
             let guest = build::program(GUEST).await?;
             let (store, url) = Fronted::start().await?;
             let mut args = ["--store", REST.name, "--url", &url, "--token", TOKEN].map(str::to_string).to_vec();
-            if self.lends {
-                args.extend(lend(&LEASE));
-            }
+            args.extend(self.lends.iter().flat_map(lend));
             let (guests, addresses) = process::guests(GUESTS, &guest, &args).await?;
             let again = Again::new(&guest, &args, &addresses);
             Ok(Running::new(Http::new(&addresses, Version::Http2), guests, Some(Box::new(store))).replaceable(again))
