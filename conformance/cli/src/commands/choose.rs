@@ -42,7 +42,8 @@ pub(super) struct Args {
     /// Ask on standard input, even if it is not a terminal.
     #[arg(long, conflicts_with = "platform")]
     ask: bool,
-    /// How much more than the limit may be admitted, in percent. With 0, only designs are considered that never exceed it.
+    /// How much more than the limit may be admitted, in percent. With 0, only designs are considered that never exceed it, or
+    /// by the excess at most.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     max_over: f64,
     /// By how many units a client may exceed its limit, so that its first requests wait for no store. Designs that lend then have a
