@@ -5,6 +5,7 @@
 mod after;
 mod grace;
 mod keys;
+mod lies;
 mod sizes;
 pub(crate) mod store;
 mod waiting;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tidegate_core::lending::{Answer, Borrowers, Lease, Lender, NumberedQuestion, Question, Verdict};
+use tidegate_core::lending::{Answer, Borrowers, Lease, Lender, Loan, NumberedQuestion, Question, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, PolicyState, Quota, Rule, UnixMillis};
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
@@ -46,6 +46,8 @@ pub(crate) enum Step {
     Network(Network),
     /// Idle borrowers return their loans.
     Return(usize),
+    /// From now on, the lender lends such parts of what it could, in percent: of the units, and of their life.
+    Lend(u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +115,7 @@ pub(crate) struct World {
     lives: [u32; BORROWERS],
     ahead_ms: [i64; BORROWERS],
     network: Network,
+    lends: (u64, u64),
     flights: Vec<Flight>,
     backs: Vec<Back>,
     /// None if no request waits.
@@ -139,6 +142,7 @@ impl World {
             lives: [0; BORROWERS],
             ahead_ms: [0; BORROWERS],
             network: Network::default(),
+            lends: (100, 100),
             flights: Vec::new(),
             backs: Vec::new(),
             waiting: None,
@@ -178,6 +182,7 @@ impl World {
             Step::Reset => self.reset(),
             Step::Network(network) => self.network = network,
             Step::Return(borrower) => self.tell(borrower),
+            Step::Lend(units, lasts) => self.lends = (units, lasts),
         }
         self.forward(0);
     }
@@ -341,7 +346,7 @@ impl World {
             policy.refund(&mut state, now, now, back.unspent);
         }
         let mut answer = match question {
-            Some(question) => lender.decide(&policy, &mut state, now, cost, &question),
+            Some(question) => self.lend(&mut lender, &mut state, cost, &question),
             None => {
                 let decision = policy.decide(&mut state, now, cost);
                 lender.corrected(&policy, &state, now, cost, decision).into()
@@ -356,6 +361,21 @@ impl World {
         self.write(&state, &lender);
         self.record(cost, answer.decision.is_allowed(), answer.decision.retry_after());
         answer
+    }
+
+    /// Answers a question as another version of the lender may: only what is safe is agreed on, not how much is lent.
+    fn lend(&self, lender: &mut Lender, state: &mut PolicyState, cost: u64, question: &Question) -> Answer {
+        let (now, (units, lasts)) = (self.now(), self.lends);
+        let answer = lender.clone().decide(&self.policy, &mut state.clone(), now, cost, question);
+        let part = |loan: &Loan| Loan {
+            units: (loan.units * units).div_ceil(100),
+            lasts: Millis::new((loan.lasts.get() * lasts).div_ceil(100)),
+            ..*loan
+        };
+        match answer.granted.as_ref().map(part).filter(|loan| loan.units > 0) {
+            granted if granted == answer.granted => lender.decide(&self.policy, state, now, cost, question),
+            granted => lender.accept(&self.policy, state, now, cost, question, granted).unwrap(),
+        }
     }
 
     fn record(&mut self, cost: u64, admitted: bool, retry_after: Option<Millis>) {
@@ -488,6 +508,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Reset),
         2 => network.prop_map(Step::Network),
         2 => borrower().prop_map(Step::Return),
+        1 => (0..=100u64, 1..=100u64).prop_map(|(units, lasts)| Step::Lend(units, lasts)),
     ];
     prop::collection::vec(step, 1..80)
 }
