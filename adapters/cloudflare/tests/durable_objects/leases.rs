@@ -1,6 +1,6 @@
 //! Leases never admit more than the quota, and never less than the floor, whatever fails.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::num::NonZero;
 use std::ops::Range;
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use tidegate_cloudflare::durable_objects::{Address, Config, DurableObjects, Leases, Namespace, Placement, Reply};
 use tidegate_core::lending::Lease;
 use tidegate_core::{
-    Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Settle,
-    UnixMillis,
+    Block, Check, Decision, Error, ErrorKind, Key, Limiter, LimiterExt, Load, Millis, Origin, Policy, Quota, Rule,
+    Settle, UnixMillis,
 };
 use tidegate_testing::{at, in_every_order, per_minute, policy, together};
 
@@ -50,6 +50,8 @@ enum Step {
         cost: u64,
         times: u64,
     },
+    /// An isolate does what is left to do after its responses.
+    After(usize),
     /// An isolate dies with what it holds. Another takes its place.
     Die(usize),
     /// All objects leave memory.
@@ -70,6 +72,7 @@ struct Story {
     span_ms: u64,
     slice: u64,
     lifetime_ms: u64,
+    grace: u64,
     /// How far each isolate's clock is ahead.
     ahead_ms: [i64; ISOLATES],
     steps: Vec<Step>,
@@ -109,7 +112,7 @@ fn story<S: Strategy<Value = Step>>(
     let ahead_ms = [(); ISOLATES].map(|()| ahead_ms.clone());
     (numbers, ahead_ms, prop::collection::vec(step, 1..80)).prop_map(|(numbers, ahead_ms, steps)| {
         let (kind, limit, refill, span_ms, slice, lifetime_ms) = numbers;
-        Story { kind, limit, refill, span_ms, slice, lifetime_ms, ahead_ms, steps }
+        Story { kind, limit, refill, span_ms, slice, lifetime_ms, grace: 0, ahead_ms, steps }
     })
 }
 
@@ -132,8 +135,9 @@ impl Story {
     fn play(&self, mut each: impl FnMut(Asked)) -> u64 {
         let (rig, policy, key) = (Rig::default(), self.policy(self.limit), Key::new("user:1"));
         let fresh = || {
-            let (slice, lifetime) = (NonZero::new(self.slice).unwrap(), Millis::new(self.lifetime_ms));
-            Leases::new(DurableObjects::new(Later(&rig, 3)), slice, lifetime).unwrap()
+            let lease = Lease::new(self.slice, Millis::new(self.lifetime_ms));
+            let lease = Lease { in_background: self.grace > 0, grace: self.grace, ..lease };
+            Leases::with_lease(DurableObjects::new(Later(&rig, 3)), lease).unwrap()
         };
         let mut isolates: Vec<_> = (0..ISOLATES).map(|_| fresh()).collect();
         let (mut now_ms, mut deaths, mut resets) = (0, 0, 0);
@@ -146,6 +150,10 @@ impl Story {
                         let admitted = decision.is_ok_and(|decision| decision.is_allowed());
                         each(Asked { at: at(now_ms), cost, admitted, resets });
                     }
+                }
+                Step::After(isolate) => {
+                    let told = UnixMillis::new(at(now_ms).get().saturating_add_signed(self.ahead_ms[isolate]));
+                    together([isolates[isolate].after(|| told, ready(()))]);
                 }
                 Step::Die(isolate) => {
                     isolates[isolate] = fresh();
@@ -166,6 +174,37 @@ impl Story {
         }
         deaths
     }
+
+    /// What was admitted in an interval over the most that it may be, if anything. Each isolate may add its grace in each window, and a
+    /// bucket repays it.
+    fn excess(&self) -> Option<String> {
+        let mut admitted = Vec::new();
+        let deaths = self.play(|asked| {
+            if asked.admitted {
+                admitted.push(asked)
+            }
+        });
+        let (policy, graces) = (self.policy(self.limit), self.grace * (ISOLATES as u64 + deaths));
+        for (place, first) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
+                sum += last.cost;
+                for quota in policy.quotas() {
+                    let span_ms = quota.rule().window().get();
+                    let windows = match quota.rule() {
+                        Rule::TokenBucket(_) => 1,
+                        Rule::FixedWindow(_) => 1 + last.at.get() / span_ms - first.at.get() / span_ms,
+                        _ => 1 + last.at.since(first.at).get() / span_ms,
+                    };
+                    let most = quota.rule().maximum(first.at, last.at) + graces * windows;
+                    if sum > most {
+                        return Some(format!("{sum} of at most {most} from {} to {}", first.at, last.at));
+                    }
+                }
+            }
+        }
+        None
+    }
 }
 
 proptest! {
@@ -179,19 +218,21 @@ proptest! {
     fn no_interval_admits_more_than_the_algorithms_maximum(
         story in story(step(prop_oneof![3 => Just(1), 1 => 0..9u64], true, 4_000), 0..5, 1..60, 1..3_000),
     ) {
-        let mut admitted = Vec::new();
-        story.play(|asked| if asked.admitted { admitted.push(asked) });
-        let policy = story.policy(story.limit);
-        for (place, first) in admitted.iter().enumerate() {
-            let mut sum = 0;
-            for last in admitted[place..].iter().take_while(|last| last.resets == first.resets) {
-                sum += last.cost;
-                for quota in policy.quotas() {
-                    let most = quota.rule().maximum(first.at, last.at);
-                    prop_assert!(sum <= most, "{sum} of at most {most} from {} to {}", first.at, last.at);
-                }
-            }
-        }
+        prop_assert_eq!(story.excess(), None);
+    }
+
+    #[test]
+    fn a_grace_admits_no_more_than_it_for_each_isolate_whatever_fails(
+        story in story(
+            prop_oneof![
+                4 => step(prop_oneof![3 => Just(1), 1 => 0..9u64], true, 4_000),
+                1 => (0..ISOLATES).prop_map(Step::After),
+            ],
+            0..5, 1..60, 1..3_000,
+        ),
+        grace in prop_oneof![Just(1u64), Just(3)],
+    ) {
+        prop_assert_eq!(Story { grace, ..story }.excess(), None);
     }
 
     #[test]
@@ -241,6 +282,7 @@ fn in_every_order_of_events_leases_stay_within_the_limit() {
                 span_ms: 2_000,
                 slice: 2,
                 lifetime_ms: 1_000,
+                grace: 0,
                 ahead_ms: [0; ISOLATES],
                 steps,
             };
