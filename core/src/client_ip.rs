@@ -87,6 +87,13 @@ impl ClientIp {
         })
     }
 
+    /// The client of the network with so many leading bits. `None` if no client is identified by as many.
+    #[cfg(feature = "gate")]
+    pub(crate) fn of_network(address: IpAddr, bits: u8) -> Option<Self> {
+        let (address, prefix) = (address.to_canonical(), Ipv6Prefix::new(bits).ok()?);
+        Self::received(address, prefix, &[]).ok().filter(|_| !address.is_unspecified())
+    }
+
     /// The client at an address that was received, with an operator's NAT64 prefixes.
     ///
     /// Private addresses are embedded only behind an operator's own translator. Elsewhere they are forged, and

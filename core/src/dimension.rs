@@ -44,6 +44,12 @@ impl Dimension {
         self.id.split(':').next().unwrap_or_default()
     }
 
+    /// The name of the policy that counts, which may be one of several that were joined.
+    #[cfg(feature = "gate")]
+    pub(crate) fn policy(&self) -> &str {
+        self.scope().split('@').next().unwrap_or_default()
+    }
+
     pub(crate) fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
         let mut id = scope;
         for (place, quota) in quotas.iter().enumerate() {

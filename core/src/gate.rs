@@ -73,7 +73,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::notice::Notices;
 use self::responses::Draws;
-use self::rules::{Applied, RuleTerms, placed};
+use self::rules::{Applied, Numbers, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
 use crate::lending::Lease;
@@ -82,8 +82,8 @@ use crate::quoted_text::Quoted;
 use crate::store::{Pausing, ToTell};
 use crate::suggestion::Suggestion;
 use crate::{
-    Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, LimiterExt,
-    Millis, Policy, Settle, ShadowCounts, UnixMillis,
+    Accuracy, Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter,
+    LimiterExt, Millis, Policy, Settle, ShadowCounts, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -169,11 +169,21 @@ impl<'s> Gate<'s> {
         let leases = |store: usize| self.leases(&rules, store);
         let asked = composed(rules.stores(), rules.compose(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
+        rules.take_overrides_of(&self.rules())?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked });
         if self.in_background.load(Ordering::SeqCst) {
             self.in_background();
         }
         Ok(())
+    }
+
+    /// Replaces the overrides of single keys that have a file of their own; see [`Rules::with_overrides`]. All else stays as it is, and so do the
+    /// counts. A [reload](Gate::reload) keeps them.
+    ///
+    /// # Errors
+    /// As [`Rules::with_overrides`]. The old overrides then remain.
+    pub fn reload_overrides(&self, file: &str, text: &str) -> Result<(), Error> {
+        self.rules().read_overrides(file, text)
     }
 
     /// Has requests keep their questions for next loans, which [`Gate::after`] asks, also those by rules that are
@@ -281,6 +291,7 @@ impl<'s> Gate<'s> {
                 return Err(rule.invalid(&Error::invalid(message)));
             }
         }
+        let mut fixed = Vec::new();
         for rule in rules.rules_mut() {
             let store = self.store(rule)?;
             if rule.lease.is_some() {
@@ -301,6 +312,14 @@ impl<'s> Gate<'s> {
                 let suits = suits.and_then(|()| asked.rules().map_or(Ok(()), |rules| rules.suits(policy)));
                 suits.map_err(|error| rule.invalid(&error))?;
             }
+            if matches!(self.stores[store].limiter.erased_capabilities().accuracy, Accuracy::PerLocation) {
+                fixed.extend(
+                    rule.policies().flat_map(Policy::dimensions).map(|dimension| Box::from(dimension.policy())),
+                );
+            }
+        }
+        for limit in &fixed {
+            rules.fix(limit)?;
         }
         Ok(rules)
     }
@@ -363,8 +382,11 @@ impl<'s> Gate<'s> {
         let Some(RuleTerms { first: rule, cost, on_failure, estimates, settle_within }) = applied.terms(tier) else {
             return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
         };
+        let claim = |name: &str| sender.claimed_limit(name);
+        let numbers = Numbers { claim: &claim, given: request.limits };
         let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
+            let policy = rules.numbered(policy, tier, &keys, numbers)?;
             Ok(Pending {
                 rule: rule.shared_name(),
                 hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
@@ -380,10 +402,10 @@ impl<'s> Gate<'s> {
                 others: Vec::new(),
             })
         };
-        let found = match self.together(rules, asked, &applied, tier) {
+        let found = rules.takes(request.limits).and_then(|()| match self.together(rules, asked, &applied, tier) {
             Some(charged) => pending(rule, charged, cost),
             None => self.one_by_one(&applied, tier, pending),
-        };
+        });
         match found {
             Ok(pending) => Prepared::Pending(pending),
             Err(error) => {

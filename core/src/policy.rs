@@ -278,6 +278,17 @@ impl Policy {
         Some(Self { dimensions, retention, quotas: quotas.into(), ..self.clone() })
     }
 
+    /// The same policy with other limits of some quotas, by their places, and the same stored state.
+    #[cfg(feature = "gate")]
+    pub(crate) fn numbered(&self, limits: &[(usize, u64)]) -> Result<Self, Error> {
+        let mut quotas = self.quotas.clone();
+        for (place, limit) in limits {
+            quotas[*place] = quotas[*place].numbered(*limit)?;
+        }
+        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
+        Ok(Self { quotas, retention, ..self.clone() })
+    }
+
     /// Stores what is counted at a place that the key alone selects, with the counts of other policies of the same key. So
     /// a store that decides on one place at a time, such as a Durable Object, can decide on a [joined](Self::join) policy.
     ///

@@ -327,6 +327,33 @@ impl Quota {
         Ok(Self { rule, ..self.clone() })
     }
 
+    /// The same quota with another limit, and the same stored state. The rate of a bucket changes as its capacity does, rounded down, but is
+    /// at least 1 unit.
+    #[cfg(feature = "gate")]
+    pub(crate) fn numbered(&self, limit: u64) -> Result<Self, Error> {
+        let refill = |bucket: &TokenBucket| {
+            let refill = u128::from(bucket.refill()) * u128::from(limit) / u128::from(bucket.capacity());
+            u64::try_from(refill).unwrap_or(u64::MAX).max(1)
+        };
+        let numbered = match &self.rule {
+            Rule::TokenBucket(rule) => Self::token_bucket(limit, refill(rule), rule.per())?.rule,
+            Rule::LeakyBucket(rule) => {
+                let bucket = rule.bucket();
+                Self::leaky_bucket(limit, refill(bucket), bucket.per())?.rule
+            }
+            _ => return self.with_limit(limit),
+        };
+        let [[_, unit, _], [_, other, _]] = [self.rule.parameters(), numbered.parameters()];
+        if unit != other {
+            // A bucket of so many units would be stored in another unit.
+            return Err(Error::invalid(format!(
+                "capacity: {limit} is out of range; write a whole number from 1 to {}",
+                crate::algorithm::MAX_UNITS / unit
+            )));
+        }
+        Ok(Self { rule: numbered, ..self.clone() })
+    }
+
     /// The same quota with `part / of` of its limit and rate, rounded down, but at least `least`. `None` if its limit would be zero.
     #[cfg(feature = "std")]
     pub(crate) fn share(&self, part: u64, of: u64, least: u64) -> Option<Self> {

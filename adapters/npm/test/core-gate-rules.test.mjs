@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { addressOf, written as textOfAddress } from "../modules/core/address.js";
 import { TidegateError } from "../modules/error.js";
+import { limitsFromData } from "../modules/gate/limits.js";
 import { Facts } from "../modules/gate/request_facts.js";
 import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find_rules.js";
@@ -58,7 +59,7 @@ const EVERYTHING = {
     api: {
       quotas: [
         { algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 },
-        { algorithm: "fixed_window", limit: 10000, window_ms: 86400000, name: "daily", by: "sender" },
+        { algorithm: "fixed_window", limit: 10000, window_ms: 86400000, name: "daily", by: "sender", limit_from: { claim: "/plan/daily", max: 50000, min: 10 } },
       ],
       charge_denied: false,
       tiers: { pro: { quotas: [{ algorithm: "sliding_window", limit: 200, window_ms: 60000 }] }, free: { unlimited: true } },
@@ -76,8 +77,13 @@ const EVERYTHING = {
     "grouped-next": { quotas: [{ algorithm: "fixed_window", limit: 3, window_ms: 1000, by: "user" }], group_by: "user" },
     slots: { quotas: [{ algorithm: "concurrency", limit: 4, lifetime_ms: 30000, returns_cost: true }, { algorithm: "fixed_window", limit: 5, window_ms: 1000 }] },
     login: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: "ip" }, { algorithm: "block", cap_ms: 1000, by: "ip" }] },
-    org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org" }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
+    org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org", limit_from: { application: "org", max: 90 } }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
     lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500, grace: 2 } },
+  },
+  overrides: {
+    "key:2bb80d537b1da3e38bd30361aa855686": { api: { daily: 5000, "api-1": 30 }, lent: { limit: 2000 } },
+    "ip:2001:db8::/56": { login: { limit: 9 }, org: { "org-2": 7 } },
+    "sub:a%20b": { lent: { lent: 2 } },
   },
   rules: [
     { name: "login", path: "/Login", methods: ["POST"], limits: ["login"], on_failure: "open", invalid_token: "refuse" },
@@ -107,8 +113,36 @@ const limited = (limits, rules = [{ limits: Object.keys(limits) }], more = {}) =
 });
 const ruled = (...rules) => ({ rules });
 
+const FROM = { application: "n", max: 20 };
+const [HASH, HOUR] = ["2bb80d537b1da3e38bd30361aa855686", { ...BUCKET, capacity: 10, refill: 36000, per_ms: 3600000 }];
+const TWO = [WINDOW, { ...LOG, name: "log" }, { algorithm: "block", cap_ms: 5 }];
+/** A quota that takes its limit so. */
+const from = (limit_from, quota = WINDOW, fields = {}, more = {}) => limited({ a: [[{ ...quota, limit_from }], fields] }, [{ limits: ["a"] }], more);
+/** Rules with these overrides. */
+const overridden = (overrides, fields = {}) => limited({ api: [[WINDOW], fields], two: [TWO] }, undefined, { overrides });
+
 /** Files with one mistake each, or with none that is far from it. */
 const MISTAKES = [
+  ...["x-limit", 7, {}, { max: 20 }, { claim: "a", application: "b", max: 20 }, { header: "x", max: 20 }, { max: 20, query: 5 }, { application: "n" }].map((one) => from(one)),
+  ...[{ max: 4 }, { max: 5 }, { max: 0 }, { max: 2 ** 51 + 1 }, { min: 6 }, { min: 0 }, { mim: 1 }, { min: 5 }, { application: "a b" }, { application: "" }, { application: 7 }].map((one) => from({ ...FROM, ...one })),
+  ...["rpm", "/a/b", "", 7].flatMap((claim) => [{}, { tokens: { algorithms: ["HS256"] } }].map((more) => from({ claim, max: 20 }, WINDOW, {}, more))),
+  ...[625499948, 625499949, 1000000000].map((max) => from({ ...FROM, max }, HOUR)),
+  ...[1000, 1001].flatMap((max) => [LOG, SLOTS].map((quota) => from({ ...FROM, max }, quota))),
+  ...[PENALTY, { algorithm: "block", cap_ms: 5 }].map((quota) => limited({ a: [[WINDOW, { ...quota, limit_from: FROM }]] })),
+  ...[1, 2].map((min) => from({ ...FROM, min }, WINDOW, { lease: { grace: 2 } })),
+  from(FROM, WINDOW, { tiers: { pro: { quotas: [{ ...WINDOW, limit: 30, limit_from: FROM }] } } }),
+  from(FROM, WINDOW, { tiers: { pro: { quotas: [WINDOW] }, all: { unlimited: true }, free: { quotas: [{ ...BUCKET, limit_from: { ...FROM, max: 5 } }] } } }),
+  ...["near", "shadow"].map((around) => from(FROM, WINDOW, {}, { stores: { default: { [around]: around === "near" ? { store: "memory", limit: "a" } : { a: "a" } } } })),
+  ...[7, [], { "sub:a": 5 }, { "sub:a": {} }, { "sub:a": { apo: { limit: 5 } } }, { "sub:a": { api: 5 } }, { "sub:a": { api: {} } }].map((one) => overridden(one)),
+  ...[{ limit: 0 }, { limit: "5" }, { limits: 5 }, { limit: 5, api: 6 }, { api: 6 }, { limit: 2 ** 51 + 1 }].map((api) => overridden({ "sub:a": { api } })),
+  ...[{ limit: 5 }, { log: 1001 }, { log: 1000, "two-1": 5 }, { "two-2": 5 }, { "two-3": 5 }].map((two) => overridden({ "sub:a": { two } })),
+  ...["", "key:secret", `key:${HASH}`, "tenant:a*", "sub:a b", "sub:a%20b", "x", "global", "~", "é"].map((key) => overridden({ [key]: { api: { limit: 5 } } })),
+  ...["", "unknown", "somebody", "192.0.2.1", "192.0.2.1/32", "192.0.2.0/24", "192.0.2.01", "0.0.0.0", "::", "::ffff:192.0.2.1", "::ffff:192.0.2.1/128", "64:ff9b::c000:201", "64:ff9b::a00:1", "2002:c000:201::"].map((key) => overridden({ [`ip:${key}`]: { api: { limit: 5 } } })),
+  ...["2001:db8::1", "2001:db8::/64", "2001:db8::1/64", "2001:DB8::/64", "2001:db8:0:0::1/128", "2001:db8::/47", "2001:db8::/48", "2001:db8::/129", "2001:db8::/+64", "2001:db8::/064", "2001:db8::/", "2001:db8::1%eth0", "[2001:db8::1]"].map((key) => overridden({ [`ip:${key}`]: { api: { limit: 5 } } })),
+  overridden({ "ip:2001:db8::1/128": { api: { limit: 5 } }, "ip:2001:DB8::1/128": { api: { limit: 5 } } }),
+  ...[1, 2].map((limit) => overridden({ "sub:a": { api: { limit } } }, { lease: { grace: 2 } })),
+  { ...overridden({ "sub:a": { api: { limit: 5 } } }), stores: { default: { near: { store: "memory", limit: "api" } } } },
+  { overrides: { "sub:a": { api: { limit: 5 } } } },
   ...[[LOG], [WINDOW, { ...WINDOW, by: "ip" }], [SLOTS], [WINDOW, { ...BUCKET, by: "sender" }]].map((quotas) => limited({ a: [quotas, { lease: true }] })),
   limited({ a: [[WINDOW], { lease: true, charge_denied: true }] }),
   limited({ a: [[WINDOW], { lease: true, tiers: { pro: { quotas: [LOG] } } }] }),
@@ -274,7 +308,7 @@ function outcome(run) {
   }
 }
 
-const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)));
+const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData());
 const gateOf = () => new RulesGate(STORES.join("\0"), "direct", 64, false, 0);
 
 /** A policy as the reference writes it. */

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Gate, jsonLines } from "@tidegate/edge/gate";
+import { limitsFromData } from "@tidegate/edge/gate/limits";
 import { SignJWT } from "jose";
 import { Tokens } from "../modules/gate/token_signatures.js";
 import { CHECK } from "../modules/question.js";
@@ -86,6 +87,7 @@ class Reference {
     return this.run((caller) => {
       ["peer", "subject", "apiKey", "key", "tier", "token"].forEach((name, what) => given[name] !== undefined && caller.tell(what, given[name]));
       for (const [name, key] of Object.entries(given.keys ?? {})) caller.key(name, key);
+      for (const [name, number] of Object.entries(given.limits ?? {})) caller.limit(name, number);
       caller.numbers(given.botScore ?? -1, given.estimate ?? given.cost ?? -1, given.estimate !== undefined, false);
       return caller.check(request.method, request.url, this.fields.map((name) => request.headers.get(name) ?? "\0").join("\n"), given.now, explains);
     });
@@ -128,10 +130,11 @@ function capabilities(can) {
 
 /** A limiter that answers by a script. */
 function limiterOf(store, can, script, { policy, leases }) {
-  const name = nameOfParts(policy[PARTS]);
+  assert.ok(policy[PARTS]);
   const held = leases ? 2 * leases.slice : can.held;
-  const ask = async ({ kind, keys, cost, now, token, extra }) => {
-    const asked = [store, name, keys, cost < 0 ? null : cost, now, token];
+  // A limiter decides by the policy that it is asked by, which may have other numbers than its own.
+  const ask = async ({ kind, policy, keys, cost, now, token, extra }) => {
+    const asked = [store, nameOfParts(policy.parts), keys, cost < 0 ? null : cost, now, token];
     const answer = kind === CHECK ? script.answer("check", ...asked, token === undefined ? undefined : extra) : script.answer("settle", ...asked);
     if (typeof answer === "string") throw [answer, `it is ${answer}`];
     return answer;
@@ -177,7 +180,17 @@ function anyQuota(chance) {
     { algorithm: "penalty", base_ms: span, factor: 2, cap_ms: span * 8 },
     { algorithm: "block", cap_ms: span },
   );
-  return { ...quota, ...(by && { by }), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
+  const most = quota.limit ?? quota.capacity;
+  const from = () => ({ limit_from: { ...chance.pick({ claim: "rpm" }, { claim: "/o/0/rpm" }, { application: "n" }), max: most + chance.below(30), ...(chance.below(2) && { min: 1 + chance.below(most) }) } });
+  return { ...quota, ...(by && { by }), ...(most && chance.below(5) === 0 && from()), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
+}
+
+/** Limits of single keys. */
+function anyOverrides(chance, hashes, limits) {
+  const keys = ["sub:alice", "sub:bob", "ip:192.0.2.1", "ip:2001:db8:1:2::/64", "global", "org:o1", "t:1", "account:42", ...hashes.map((hash) => `key:${hash}`)];
+  const numbers = (quotas) => Object.fromEntries([quotas.length === 1 ? ["limit", 1 + chance.below(40)] : [chance.pick("a", "b", "l0-1", "l1-2"), 1 + chance.below(40)]]);
+  const of = () => Object.fromEntries(Object.keys(limits).filter(() => chance.below(2)).map((name) => [name, numbers(limits[name].quotas)]));
+  return Object.fromEntries(Array.from({ length: 1 + chance.below(4) }, () => [chance.pick(...keys), of()]));
 }
 
 /** The tables of a file that say who senders are. */
@@ -199,14 +212,17 @@ function plainRules(chance, hashes) {
   const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...(same ?? by()) }];
   const tiers = { pro: { quotas: quotas(50) }, free: chance.pick({ unlimited: true }, { quotas: quotas(2) }) };
   const rule = (path) => ({ ...path, limits: ["l0"], ...(chance.below(2) && { on_failure: "open" }), ...(chance.below(3) === 0 && { invalid_token: "refuse" }) });
-  const limits = { l0: { quotas: quotas(5), tiers }, l1: { quotas: quotas(3) } };
+  const given = (quota, from) => ({ ...quota, limit_from: { ...from, max: 40, min: 2 } });
+  const [l0, l1] = [quotas(5), quotas(3)].map(([quota], nth) => [chance.below(2) ? given(quota, nth ? { application: "n" } : { claim: "rpm" }) : quota]);
+  const limits = { l0: { quotas: l0, tiers }, l1: { quotas: l1 } };
   return {
+    ...(chance.below(2) && { overrides: anyOverrides(chance, hashes, limits) }),
     dimensions: ["tenant"],
     ...anySenders(chance, hashes),
     tokens: { algorithms: ["HS256"], tier: "plan", keys: { org: "org" } },
     ...(chance.below(4) && { stores: anyStores(chance, limits) }),
     limits,
-    rules: [rule(), rule({ path: "/a/*" }), { path: "/b/*", challenge: "/challenge" }],
+    rules: [rule(), rule({ path: "/a/*" }), { path: "/b/*", challenge: "/challenge" }, { path: "/login", limits: ["l1"] }],
   };
 }
 
@@ -254,6 +270,7 @@ function anyRules(chance, hashes) {
     ...(chance.below(4) === 0 && { invalid_token: chance.pick("refuse", "anonymous") }),
   }));
   return {
+    ...(chance.below(4) === 0 && { overrides: anyOverrides(chance, hashes, limits) }),
     ...(chance.below(3) === 0 && { case_insensitive: true }),
     ...(chance.below(4) === 0 && { exempt_preflights: true }),
     ...(chance.below(4) === 0 && { stores: anyStores(chance, limits) }),
@@ -268,9 +285,9 @@ function anyRules(chance, hashes) {
 
 async function anyToken(chance) {
   if (chance.below(6) === 0) return chance.pick("x", "a.b.c", "ab,c", "");
-  const good = { iss: "me", aud: chance.pick("here", undefined, undefined, undefined), sub: chance.pick("alice", "bob"), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", undefined), exp: NOW / 1_000 + 60 };
+  const good = { iss: "me", aud: chance.pick("here", undefined, undefined, undefined), sub: chance.pick("alice", "bob"), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", undefined), exp: NOW / 1_000 + 60, rpm: chance.pick(7, 7, 30, 0, undefined, "7", 1.5, null) };
   if (chance.below(2)) return new SignJWT(good).setProtectedHeader({ alg: "HS256" }).sign(SECRET);
-  const claims = { iss: chance.pick("me", "you", "them", ["me"], 5), aud: chance.pick(undefined, "here", ["here", "there"], "there"), sub: chance.pick("alice", "bob", "", undefined, 42), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", 7, 1.5, "", undefined), o: [{ id: "o2" }], exp: chance.pick(NOW / 1_000 + 60, NOW / 1_000 - 61, NOW / 1_000 - 59.5, undefined, "soon", 1e300), nbf: chance.pick(undefined, undefined, NOW / 1_000 + 59, NOW / 1_000 + 61.001, -5) };
+  const claims = { iss: chance.pick("me", "you", "them", ["me"], 5), aud: chance.pick(undefined, "here", ["here", "there"], "there"), sub: chance.pick("alice", "bob", "", undefined, 42), plan: chance.pick("pro", "free", "none", undefined), org: chance.pick("o1", 7, 1.5, "", undefined), o: [{ id: "o2", rpm: chance.pick(undefined, 9, -1, 2 ** 53, [], {}, true) }], exp: chance.pick(NOW / 1_000 + 60, NOW / 1_000 - 61, NOW / 1_000 - 59.5, undefined, "soon", 1e300), nbf: chance.pick(undefined, undefined, NOW / 1_000 + 59, NOW / 1_000 + 61.001, -5) };
   return new SignJWT(claims).setProtectedHeader({ alg: "HS256" }).sign(chance.below(10) ? SECRET : new Uint8Array(32));
 }
 
@@ -335,7 +352,7 @@ function lineOf(line) {
 }
 
 /** How an explanation says that somebody is known or listed, for the count of what the requests have. */
-const SAYINGS = ["while it is down", "denials cached for", "tried in place of", ", after ", "of a valid token, tier", "of a valid API key, tier", "verified by the application, tier", "deny has key:", "deny has sub:", "deny has 192.0.2.", "allow has key:", "allow has sub:", "token    invalid"];
+const SAYINGS = ["while it is down", "denials cached for", "tried in place of", ", after ", "of a valid token, tier", "of a valid API key, tier", "verified by the application, tier", "deny has key:", "deny has sub:", "deny has 192.0.2.", "allow has key:", "allow has sub:", "token    invalid", "by an override", "from the claim", "the default without the claim", "from the application's number", "but at most", "but at least", "limit    unknown"];
 
 describe("the gate", () => {
   test("decides, asks, explains and tells as the core does", async () => {
@@ -351,7 +368,7 @@ describe("the gate", () => {
       const platform = chance.pick(...Object.keys(PLATFORMS));
       const setting = { platform, ipv6Prefix: chance.pick(64, 64, 48, 56, 128), trustTrueClientIp: chance.below(3) === 0, sampleAllowed: chance.pick(1, 1, 3) };
       const reference = new Reference(stores, scripts[0], setting);
-      const options = { ...setting, keys: JWKS, onError: () => undefined, onEvent: jsonLines((line) => events.push(line)), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => (used.add(place), limiterOf(place, stores[place], scripts[1], limit))])) };
+      const options = { ...setting, keys: JWKS, limits: limitsFromData, onError: () => undefined, onEvent: jsonLines((line) => events.push(line)), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => (used.add(place), limiterOf(place, stores[place], scripts[1], limit))])) };
       let gate;
       const made = errorOf(() => (gate = Gate.fromRules(text, options)));
       assert.deepEqual(made, errorOf(() => reference.load(text, used)), text);
@@ -363,6 +380,7 @@ describe("the gate", () => {
       assert.deepEqual(gate.warnings, JSON.parse(new engine.RulesGate("a", "cloudflare", 64, false, 0).read("rules.json", text)).warnings);
       for (let nth = 0; nth < REQUESTS; nth++, step++) {
         const [request, given] = [await anyRequest(chance, platform), anyGiven(chance, platform)];
+        if (/"application": ?"n"/.test(text) && chance.below(3)) given.limits = { n: chance.pick(0, 1, 9, 20, 2 ** 53 - 1) };
         const about = `seed ${SEED}\n${JSON.stringify(setting)}\n${text}\n${JSON.stringify([request.method, request.url, [...request.headers], given])}`;
         const explained = await outcomeOf(() => reference.check(request, given, true));
         assert.deepEqual(await outcomeOf(() => gate.explain(request, given)), explained, about);

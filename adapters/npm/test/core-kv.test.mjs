@@ -633,7 +633,7 @@ test("the host reads and writes the same", async () => {
         assert.equal(wait, theirs.appoint(now), place());
         continue;
       }
-      const call = { options, question: question(chance, `user:${chance.below(20)}`, now) };
+      const call = { options, question: { ...question(chance, `user:${chance.below(20)}`, now), policy: core.policy } };
       refusal = chance.once(9);
       const sent = store.send(callOf(call.question));
       const answer = theirs.ask(call);

@@ -953,7 +953,7 @@ test("a loan of another size is accepted, and one that is not safe is corrupt", 
   const { loan, unspent, kept, ...more } = question;
   for (const { verdict, used, granted, accepted } of rows) {
     const text = `${verdict}${before.replace("USED", used)}>${granted}`;
-    const read = () => lent(fixedOf(100), { kind: ASK_CHECK, cost: 1, now }, { ...more, owed: 0, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
+    const read = () => lent({ kind: ASK_CHECK, policy: fixedOf(100).policy, cost: 1, now }, { ...more, owed: 0, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
     const found = tried(() => read() ?? {});
     const shown = found.error ?? (found.number === undefined ? "" : `${found.number}:${found.units}:${now + found.lasts}`);
     assert.equal(shown, accepted ? granted : "corrupt", text);

@@ -202,18 +202,23 @@ class OwnLimiter {
   /** The name of an object and what it is asked. */
   ask(question) {
     this.#calls = [];
-    this.stubs.send(callOf(question));
+    this.stubs.send(callOf(this.#byOwn(question)));
     return this.#calls[0];
   }
 
   /** The same along with a borrower's question. */
   lend(question, loan) {
-    return this.stubs.words(question, loan, false).join("?");
+    return this.stubs.words(this.#byOwn(question), loan, false).join("?");
   }
 
   read(question, answer) {
-    this.stubs.answered(callOf(question), answer);
+    this.stubs.answered(callOf(this.#byOwn(question)), answer);
     return this.core.decision;
+  }
+
+  /** The question by the limiter's own policy. */
+  #byOwn(question) {
+    return Object.assign(question, { policy: this.core.policy });
   }
 }
 
@@ -718,7 +723,7 @@ class Borrowing {
     const random = this.#random;
     const kind = random.pick(...Array(30).fill(CHECK), PEEK, SETTLE, RESET);
     const [key, cost] = [random.pick("user:1", "user:1", "user:2", "ip:1.2.3.4"), random.pick(1, 1, 1, 1, 0, 3)];
-    const question = { ...ask(kind, kind === RESET ? 0 : this.#now), key, cost };
+    const question = { ...ask(kind, kind === RESET ? 0 : this.#now), policy: this.#own.core.policy, key, cost };
     if (kind === SETTLE || (kind === CHECK && random.chance(0.03))) Object.assign(question, { token: "t", extra: kind === CHECK ? 60_000 : 0 });
     this.#calls = [];
     const sent = this.#own.stubs.send(callOf(question));

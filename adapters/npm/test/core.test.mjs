@@ -101,6 +101,7 @@ function text(chance) {
 function question(chance, core, now, keys, tokens) {
   const asked = ask(chance.from(tokens.length > 0 ? KINDS : KINDS.filter((kind) => kind !== SETTLE)), now);
   const chosen = core.dimensions.map(() => chance.from(keys));
+  asked.policy = core.policy;
   asked.key = chosen.pop();
   asked.others = chosen;
   asked.cost = chance.once(3) ? chance.below(12) : chance.once(40) ? chance.from([2 ** 51, 2 ** 53 - 1, 1_000]) : 1;
@@ -262,7 +263,7 @@ test("Redis: the same commands, and answers mean the same", () => {
       const isLent = chance.once(20);
       const mine = thrown(() => {
         core.verify(asked);
-        const script = isLent && kind !== RESET ? 2 : scriptFor(core, asked, wire, false);
+        const script = isLent && kind !== RESET ? 2 : scriptFor(asked, wire, false);
         return { script, words: words(core, asked, script, wire).join("\n") };
       });
       const other = thrown(() => {

@@ -1,3 +1,4 @@
+import type { Policy } from "./core/policy.js";
 import { CHECK, type Question } from "./question.js";
 
 /** The most keys whose words are remembered. */
@@ -6,23 +7,24 @@ const KEYS_MAX = 4_096;
 /** The longest key that is remembered as it is given: a client may choose a part of it. */
 export const KEY_LEN_MAX = 256;
 
-/** What the usual checks ask their store: if the store's clock decides, it is the same each time for a key. */
+/** What the usual checks ask their store: if the store's clock decides, it is the same each time for a key and a policy. */
 export class Words<T> {
   readonly #isTimeless: boolean;
-  readonly #made = new Map<string, T>();
+  readonly #made = new Map<string, { readonly policy: Policy; readonly words: T }>();
 
   constructor(isTimeless: boolean) {
     this.#isTimeless = isTimeless;
   }
 
   get(question: Question): T | undefined {
-    return this.#fits(question) ? this.#made.get(question.key) : undefined;
+    const made = this.#fits(question) ? this.#made.get(question.key) : undefined;
+    return made?.policy === question.policy ? made.words : undefined;
   }
 
   set(question: Question, words: T): void {
     if (!this.#fits(question)) return;
     if (this.#made.size >= KEYS_MAX) this.#made.clear();
-    this.#made.set(question.key, words);
+    this.#made.set(question.key, { policy: question.policy, words });
   }
 
   #fits({ kind, key, others, cost, token }: Question): boolean {

@@ -52,7 +52,9 @@ export class PolicyLayer implements Layer {
   #address(question: Question): void {
     if (this.#broken) throw this.#broken;
     const names = this.#core.dimensions;
-    const { keys } = question;
+    const { keys, policy } = question;
+    // The number of a limit may differ. What is counted may not.
+    if (policy.id !== this.#core.policy.id) throw ["corrupt", `it counts by "${this.#core.policy.id}", and is asked by "${policy.id}"`];
     if (typeof keys !== "object") {
       question.key = text("key", keys);
       if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);

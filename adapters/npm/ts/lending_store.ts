@@ -35,8 +35,8 @@ export abstract class Asking<T> implements Store {
   abstract readonly name: string;
   protected readonly core: Core;
   readonly #words: Words<Asked<T>>;
-  /** What this isolate or process has borrowed, with each key as the application gives it. */
-  readonly #borrowers: Borrowers<string> | undefined;
+  /** What this isolate or process has borrowed, with a question about each key. */
+  readonly #borrowers: Borrowers<Question> | undefined;
   readonly #waiters = new Waiters();
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
@@ -78,7 +78,7 @@ export abstract class Asking<T> implements Store {
     const borrowers = this.#borrowers;
     if (!borrowers || !this.#mayBorrow(question)) return false;
     const { now, cost } = question;
-    const answer = borrowers.answer(this.#nameOf(question), this.core.policy, cost, now);
+    const answer = borrowers.answer(this.#nameOf(question), question.policy, cost, now);
     if (answer) this.#decided(question, answer);
     this.#tellSoon(borrowers, question);
     return answer !== undefined;
@@ -140,13 +140,13 @@ export abstract class Asking<T> implements Store {
     return asked;
   }
 
-  #mayBorrow({ kind, cost, key, token }: Question): boolean {
-    return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(this.core.policy, cost, token);
+  #mayBorrow({ kind, policy, cost, key, token }: Question): boolean {
+    return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(policy, cost, token);
   }
 
-  #borrow(borrowers: Borrowers<string>, question: Question, mayWait: boolean, waited: number | undefined): Asked<T> | Promise<unknown> | undefined {
-    const { now, cost, key } = question;
-    const verdict = borrowers.decide(this.#nameOf(question), this.core.policy, cost, now, key, waited);
+  #borrow(borrowers: Borrowers<Question>, question: Question, mayWait: boolean, waited: number | undefined): Asked<T> | Promise<unknown> | undefined {
+    const { policy, now, cost } = question;
+    const verdict = borrowers.decide(this.#nameOf(question), policy, cost, now, question, waited);
     if (verdict.kind === "admit" || verdict.kind === "deny") {
       this.#decided(question, verdict);
       return undefined;
@@ -170,12 +170,12 @@ export abstract class Asking<T> implements Store {
 
   /** Leaves the decision of a borrower. */
   #decided(question: Question, answer: Answer): void {
-    const { core } = this;
+    const [{ core }, { policy }] = [this, question];
     if (answer.kind === "deny") {
-      core.decision = withoutCounts(core.policy, DENIED, answer.binding, answer.retryAfter, question.now, FROM_DENY_CACHE);
+      core.decision = withoutCounts(policy, DENIED, answer.binding, answer.retryAfter, question.now, FROM_DENY_CACHE);
       return;
     }
-    core.decision = withoutCounts(core.policy, ALLOWED, 0, UNKNOWN, question.now, FROM_LEASE);
+    core.decision = withoutCounts(policy, ALLOWED, 0, UNKNOWN, question.now, FROM_LEASE);
     if (answer.then) this.#inBackground({ ...question, cost: 0 }, answer.then);
   }
 
@@ -211,7 +211,7 @@ export abstract class Asking<T> implements Store {
   }
 
   /** Has what can be told together wait for a pause, unless another request waits for it. */
-  #tellSoon(borrowers: Borrowers<string>, { now, isTimed }: Question): void {
+  #tellSoon(borrowers: Borrowers<Question>, { now, isTimed }: Question): void {
     if (!borrowers.mayBeDue(now)) return;
     const began = performance.now();
     if (began < this.#pausesUntil) return;
@@ -232,8 +232,9 @@ export abstract class Asking<T> implements Store {
       for (let due; told.length < TOLD_AT_ONCE_MAX && (due = this.#borrowers?.due(now)); ) told.push(due);
       isLast = told.length < TOLD_AT_ONCE_MAX;
       if (told.length === 0) return;
-      const [late, question] = [passing(this.#deadlineMs), { ...ask(CHECK, this.core.policy, now), cost: 0 }];
-      const finished = told.map(({ asked, beside }) => this.#finish({ ...question, key: beside }, asked, late, told.length));
+      const late = passing(this.#deadlineMs);
+      const asks = ({ policy, key }: Question) => ({ ...ask(CHECK, policy, now), key, cost: 0 });
+      const finished = told.map(({ asked, beside }) => this.#finish(asks(beside), asked, late, told.length));
       this.told?.();
       await Promise.all(finished);
     }

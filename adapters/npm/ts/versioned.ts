@@ -104,8 +104,7 @@ export class Versioned implements Store {
   /** Decides by a value, and writes the new one. Undefined if it stays as it is. */
   #change(question: Question, step: Step, found: Found | undefined): Promise<unknown> | undefined {
     if (found && !found.version) throw this.#refused("a value came without an ETag, so it cannot be written safely");
-    const { policy } = this.#core;
-    const { kind, cost, now, extra } = question;
+    const { policy, kind, cost, now, extra } = question;
     const before = found ? statesOf(policy.quotas, hexOf(found.bytes)) : unused(policy);
     verify(policy, before, now);
     const after = copied(policy.quotas, before);

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 use crate::log::Log;
 use crate::token::token;
-use crate::{ApiKey, BotScore, RateLimit, Subject, Tier};
+use crate::{ApiKey, BotScore, Limits, RateLimit, Subject, Tier};
 
 /// Limits the requests to a service by the rules of a [`Gate`]. See the [crate documentation](crate) for an example.
 ///
@@ -258,6 +258,11 @@ impl Settings {
         if let Some(BotScore(score)) = head.extensions.get() {
             request = request.bot_score(*score);
         }
+        let limits: Vec<(&str, u64)> = match head.extensions.get() {
+            Some(Limits(limits)) => limits.iter().map(|(name, number)| (name.as_str(), *number)).collect(),
+            None => Vec::new(),
+        };
+        request = request.limits(&limits);
         let prepared = self.gate.prepare(&request);
         let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
         if self.gate.client_ip().reads_peer() && peer.is_none() {

@@ -18,6 +18,11 @@ pub struct Tier(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BotScore(pub u8);
 
+/// A request extension: the limits of the sender that only the service knows, by the names in `limit_from`; see
+/// [`Request::limits`](tidegate_core::gate::Request::limits).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits(pub Vec<(String, u64)>);
+
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey(…)")

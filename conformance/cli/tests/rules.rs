@@ -295,13 +295,43 @@ fn a_lease_is_shown_with_its_bounds() -> Result<()> {
     Ok(())
 }
 
-/// A schema without its words, which are those of rules files only.
+#[test]
+fn limits_from_data_and_overrides_are_shown() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let rules = "[limits.api]\nquotas = [{ algorithm = \"fixed_window\", limit = 60, window_ms = 60_000, limit_from = { application = \"rpm\", max = 500 } }]\n[[rules]]\nlimits = [\"api\"]\n";
+    fs::write(folder.path().join("rules.toml"), rules)?;
+    fs::write(folder.path().join("overrides.toml"), "[overrides]\n\"sub:alice\" = { api = { limit = 9 } }\n")?;
+    fs::write(folder.path().join("wrong.toml"), "[overrides]\n\"sub:alice\" = { apo = { limit = 9 } }\n")?;
+    let run = |args: &[&str]| -> Result<(Option<i32>, String)> {
+        let Output { status, stdout, stderr } =
+            Command::new(env!("CARGO_BIN_EXE_tidegate")).args(args).current_dir(folder.path()).output()?;
+        Ok((status.code(), String::from_utf8(stdout)? + &String::from_utf8(stderr)?))
+    };
+    let shown = "rules.toml: 1 rule, 0 warnings\nlimit api: 1 to 500, from the application's number \"rpm\"\noverrides: 1 key\n";
+    assert_eq!(run(&["check", "rules.toml", "--overrides", "overrides.toml"])?, (Some(0), shown.into()));
+    let (code, said) = run(&["check", "rules.toml", "--overrides", "wrong.toml"])?;
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("error: wrong.toml:2:23: \"apo\" is not a limit; did you mean \"api\"?"), "{said}");
+    let request = ["explain", "--rules", "rules.toml", "--request", "GET /", "--limit", "rpm=100", "--subject"];
+    let explain = |more: &[&str]| Ok::<_, Box<dyn std::error::Error>>(run(&[&request[..], more].concat())?.1);
+    assert!(
+        explain(&["bob"])?
+            .contains("fixed_window of 100 in 60 s, by sender = sub:bob, from the application's number \"rpm\"\n")
+    );
+    let overridden = explain(&["alice", "--overrides", "overrides.toml"])?;
+    assert!(overridden.contains("fixed_window of 9 in 60 s, by sender = sub:alice, by an override\n"), "{overridden}");
+    let exported = run(&["export", "--rules", "rules.toml", "--for", "fastly", "--anonymous"])?.1;
+    assert!(exported.contains("limit_from or overrides"), "{exported}");
+    Ok(())
+}
+
+/// A schema without its words, and without where limits come from, which are those of rules files only.
 fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
-            let kept = fields
-                .iter()
-                .filter(|(name, _)| !["title", "description", "default", "examples"].contains(&name.as_str()));
+            let kept = fields.iter().filter(|(name, _)| {
+                !["title", "description", "default", "examples", "limit_from"].contains(&name.as_str())
+            });
             kept.map(|(name, value)| (name.clone(), bare(value))).collect()
         }
         Value::Array(items) => items.iter().map(bare).collect(),
@@ -318,6 +348,7 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
     }
     let validator = jsonschema::draft202012::new(&schema)?;
     let quota = json!({ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 });
+    let from = |from: Value| json!({ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000, "limit_from": from });
     let limits = |limit: Value| json!({ "limits": { "a": limit } });
     let rule = |rule: Value| json!({ "rules": [rule] });
     for document in [
@@ -333,6 +364,19 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         limits(json!({ "quotas": [{ "algorithm": "block" }] })),
         limits(json!({ "quotas": [{ "algorithm": "block", "cap_ms": 0 }] })),
         limits(json!({ "quotas": [quota, { "algorithm": "penalty", "base_ms": 0, "factor": 1, "cap_ms": 1 }] })),
+        limits(json!({ "quotas": [from(json!({ "application": "rpm", "max": 5, "min": 1 }))] })),
+        limits(json!({ "quotas": [from(json!({ "application": "rpm" }))] })),
+        limits(json!({ "quotas": [from(json!({ "max": 5 }))] })),
+        limits(json!({ "quotas": [from(json!({ "application": "rpm", "claim": "rpm", "max": 5 }))] })),
+        limits(json!({ "quotas": [from(json!({ "application": "a b", "max": 5 }))] })),
+        limits(json!({ "quotas": [from(json!({ "header": "x-limit", "max": 5 }))] })),
+        limits(json!({ "quotas": [from(json!({ "application": "rpm", "max": 0 }))] })),
+        limits(json!({ "quotas": [from(json!("x-limit"))] })),
+        json!({ "limits": { "a": { "quotas": [quota] } }, "overrides": { "sub:a": { "a": { "limit": 5 } } } }),
+        json!({ "limits": { "a": { "quotas": [quota] } }, "overrides": { "sub:a": { "a": { "limit": 0 } } } }),
+        json!({ "limits": { "a": { "quotas": [quota] } }, "overrides": { "sub:a": { "a": {} } } }),
+        json!({ "limits": { "a": { "quotas": [quota] } }, "overrides": { "sub:a": { "a": 5 } } }),
+        json!({ "overrides": [] }),
         limits(json!({ "quotas": [quota], "lease": true })),
         limits(json!({ "quotas": [quota], "lease": false })),
         limits(json!({ "quotas": [quota], "lease": {} })),

@@ -2,9 +2,11 @@
 // conformance/guests/protocol describes the messages.
 
 import { Gate } from "@tidegate/edge/gate";
+import { limitsFromData } from "@tidegate/edge/gate/limits";
 
-/** For rules with tokens. No request of the suite has one. */
-const KEYS = { keys: [{ kty: "oct", k: "A".repeat(43) }] };
+/** For rules with tokens: what verifies and signs those of the suite. */
+const KEY = { kty: "oct", k: "A".repeat(43) };
+const KEYS = { keys: [KEY] };
 
 const JSON_TYPE = { "content-type": "application/json" };
 
@@ -39,7 +41,7 @@ export function suite(make) {
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
       const stores = Object.fromEntries(names.map((name) => [name, make]));
-      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, onError: () => undefined }));
+      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, onError: () => undefined }));
     }
     return gates.get(name);
   };
@@ -75,10 +77,11 @@ export function suite(make) {
       return answer("done");
     },
     async gate(call) {
-      const { sender, tier, bot_score: botScore, keys = {}, cost, token, now_ms: now } = call;
-      if (call.claims) return failure(503, { kind: "unsupported", message: "these requests have claims, and no token" });
-      const options = { peer: sender.peer, subject: sender.subject, tier, botScore, keys, cost, token, now };
-      return judged(await gateOf(call).check(arrived(call), options));
+      const { sender, tier, bot_score: botScore, keys = {}, limits, cost, token, now_ms: now } = call;
+      const options = { peer: sender.peer, subject: sender.subject, tier, botScore, keys, limits, cost, token, now };
+      const request = arrived(call);
+      if (call.claims) request.headers.set(...(await signed(call)));
+      return judged(await gateOf(call).check(request, options));
     },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
       const policy = { name: "identify", quotas: [{ fixedWindow: { limit: 1, windowMs: 1_000 } }] };
@@ -168,6 +171,19 @@ function decided(verdict) {
 /** A request as it arrived: a `Request` would change its path. */
 function arrived({ method, path, host = "", sender }) {
   return { method, url: `https://${host}${path}`, headers: new Headers(sender.headers) };
+}
+
+/** The field with a valid token that has the claims of a call. */
+async function signed({ rules: { tokens }, claims, now_ms: now }) {
+  const encoder = new TextEncoder();
+  const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  const [iss] = [tokens.issuer ?? []].flat();
+  const payload = { iss, aud: tokens.audience, exp: Math.floor(now / 1_000) + 3_600, ...claims };
+  const text = [{ alg: "HS256" }, payload].map((part) => encoded(encoder.encode(JSON.stringify(part)))).join(".");
+  const key = await crypto.subtle.importKey("jwk", KEY, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  const signature = encoded(new Uint8Array(await crypto.subtle.sign("HMAC", key, encoder.encode(text))));
+  const { header = "authorization" } = tokens;
+  return [header, `${header === "authorization" ? "Bearer " : ""}${text}.${signature}`];
 }
 
 /** The answer to a request for a gate. */

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::OnFailure;
 use super::request::Request;
-use super::rules::{Applied, Rule, Rules};
+use super::rules::{Applied, LimitNumber, Numbers as Given, Rule, Rules};
 use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
@@ -74,12 +74,14 @@ pub struct Explanation<'r> {
     pub unsupported: Option<Error>,
     /// The cost.
     pub cost: u64,
-    /// The policy. `None` if the request is not limited.
+    /// The policy, with the limits that apply to the request. `None` if it is not limited.
     pub policy: Option<Arc<Policy>>,
     /// Its limit's lease: it may be decided from loans.
     pub lease: Option<Lease>,
     /// The key of each dimension of the policy, in its order.
     pub keys: Vec<Result<Key, Error>>,
+    /// The quotas whose limit may be another than the rules file's, or why there is none that applies.
+    numbers: Result<Vec<LimitNumber<'r>>, Error>,
 }
 
 /// A list of senders.
@@ -121,6 +123,10 @@ impl Rules {
         let terms = applied.as_ref().and_then(|applied| applied.terms(sender.tier()));
         let cost = terms.as_ref().map(|terms| terms.cost).or(rule.map(Rule::cost));
         let keys = dimensions.iter().map(|dimension| sender.key(dimension, request.keys)).collect();
+        let (policy, numbers) = match policy {
+            Some(policy) => self.explained(policy, &sender, request),
+            None => (None, Ok(Vec::new())),
+        };
         Explanation {
             rule,
             also,
@@ -142,7 +148,24 @@ impl Rules {
             lease: policy.as_ref().and(rule).and_then(Rule::lease),
             policy,
             keys,
+            numbers,
         }
+    }
+
+    /// A policy with the numbers that apply, and where they come from.
+    fn explained(
+        &self,
+        policy: Arc<Policy>,
+        sender: &Sender<'_>,
+        request: &Request<'_>,
+    ) -> (Option<Arc<Policy>>, Result<Vec<LimitNumber<'_>>, Error>) {
+        let keys = sender.keys(&policy, request.keys).ok();
+        let claim = |name: &str| sender.claimed_limit(name);
+        let given = Given { claim: &claim, given: request.limits };
+        let numbers =
+            self.takes(request.limits).and_then(|()| self.numbers(&policy, sender.tier(), keys.as_ref(), given));
+        let numbered = numbers.as_ref().ok().map(|numbers| LimitNumber::applied(&policy, numbers));
+        (Some(numbered.and_then(Result::ok).unwrap_or(policy)), numbers)
     }
 }
 
@@ -179,13 +202,22 @@ impl fmt::Display for Explanation<'_> {
         }
         let Some(policy) = &self.policy else { return writeln!(f, "limit    none") };
         writeln!(f, "cost     {}", self.cost)?;
+        let numbers = match &self.numbers {
+            Ok(numbers) => numbers,
+            Err(error) => return writeln!(f, "limit    unknown: {error}: refused with a 503"),
+        };
         for (dimension, key) in policy.dimensions().iter().zip(&self.keys) {
-            for quota in &policy.quotas()[dimension.quotas()] {
+            for place in dimension.quotas() {
+                let quota = &policy.quotas()[place];
                 write!(f, "limit    {}: {}, by ", quota.name(), Numbers(quota))?;
                 let name = if dimension.name().is_empty() { "sender" } else { dimension.name() };
                 match key {
-                    Ok(key) => writeln!(f, "{name} = {key}")?,
-                    Err(error) => writeln!(f, "{name}: {error}")?,
+                    Ok(key) => write!(f, "{name} = {key}")?,
+                    Err(error) => write!(f, "{name}: {error}")?,
+                }
+                match numbers.iter().find(|number| number.is_of(place)) {
+                    Some(number) => writeln!(f, "{number}")?,
+                    None => writeln!(f)?,
                 }
             }
         }
@@ -213,6 +245,12 @@ impl fmt::Display for Explanation<'_> {
 }
 
 impl Explanation<'_> {
+    /// Why the request cannot be decided: a key that the application has to give, or a limit that cannot be read.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.keys.iter().find_map(|key| key.as_ref().err()).or(self.numbers.as_ref().err())
+    }
+
     fn sender(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sender   ")?;
         match (&self.verified, self.address) {

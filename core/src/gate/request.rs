@@ -58,6 +58,7 @@ pub struct Request<'a> {
     pub(super) tier: Option<&'a str>,
     pub(super) bot_score: Option<u8>,
     pub(super) keys: &'a [(&'a str, &'a Key)],
+    pub(super) limits: &'a [(&'a str, u64)],
     pub(super) cost: Option<u64>,
     pub(super) token: Option<&'a str>,
 }
@@ -81,6 +82,7 @@ impl<'a> Request<'a> {
             tier: None,
             bot_score: None,
             keys: &[],
+            limits: &[],
             cost: None,
             token: None,
         }
@@ -150,6 +152,39 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn keys(mut self, keys: &'a [(&'a str, &'a Key)]) -> Self {
         self.keys = keys;
+        self
+    }
+
+    /// Sets the sender's limits that only the application knows, such as those of a plan, by the names in `limit_from`. A quota whose name
+    /// is missing has the limit of the rules file.
+    ///
+    /// ```
+    /// use tidegate_core::gate::{Gate, Request, Rules, Verdict};
+    /// use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// # pollster::block_on(async {
+    /// let rules = Rules::parse("rules.json", r#"{
+    ///     "limits": { "api": { "quotas": [{
+    ///         "algorithm": "fixed_window", "limit": 60, "window_ms": 60000,
+    ///         "limit_from": { "application": "rpm", "max": 1000 }
+    ///     }] } },
+    ///     "rules": [{ "limits": ["api"] }]
+    /// }"#)?;
+    /// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct))?;
+    /// let headers: [(&str, &str); 0] = [];
+    /// let request = Request::new("GET", "/", &headers, UnixMillis::new(0)).subject("alice");
+    /// let Verdict::Pass(pass) = gate.check(&request.clone().limits(&[("rpm", 500)])).await else { panic!() };
+    /// assert_eq!(pass.fields().get("x-ratelimit-remaining"), Some("499"));
+    /// // Another number keeps what was used.
+    /// let Verdict::Pass(pass) = gate.check(&request).await else { panic!() };
+    /// assert_eq!(pass.fields().get("x-ratelimit-remaining"), Some("58"));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn limits(mut self, limits: &'a [(&'a str, u64)]) -> Self {
+        self.limits = limits;
         self
     }
 

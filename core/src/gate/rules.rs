@@ -1,15 +1,19 @@
 //! Rules, compiled from a file.
 
+mod api_key;
 mod applied;
 mod compile;
 mod compiled;
 mod find;
+mod limit_numbers;
 mod store_names;
 
 use std::sync::Arc;
 
 pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
+use self::limit_numbers::{LimitFrom, Overrides};
+pub(super) use self::limit_numbers::{LimitNumber, Numbers};
 use super::bytes::{self, bytes_of_fields};
 use super::dimension_names::DIMENSIONS;
 use super::file::OnFailure;
@@ -71,6 +75,12 @@ const PREFLIGHT_FIELDS: [&str; 2] = ["origin", "access-control-request-method"];
 ///
 /// Any other name is an error when the file is read. So is a policy in code that counts by a dimension of which nothing is known,
 /// when its gate is built: see [`Rules::with_dimensions`].
+///
+/// # Limits from data
+/// A quota with `limit_from` takes its limit from a claim of a valid token whose subject is counted, or from the
+/// [application](super::Request::limits), within `max` and `min`. Without a number, it has the file's. The table `overrides` gives single keys limits
+/// of their own, and precedes both; it may be [a file](Rules::with_overrides) of its own. [The guide](crate::guide::rules#limits-from-data) has what
+/// happens with a number that cannot be read. The stored state does not depend on the number: another one keeps what was used.
 ///
 /// # Matching
 /// The most specific rule wins, in this order: an exact host, a longer `*.domain`, no host; then from left to right a literal
@@ -224,6 +234,11 @@ pub struct Rules {
     allowed: List,
     denied: List,
     warnings: Vec<String>,
+    /// What gives quotas other limits than the file's.
+    limits_from: Vec<LimitFrom>,
+    overrides: Overrides,
+    /// The limits whose numbers the platform has.
+    fixed: Vec<Box<str>>,
 }
 
 /// A valid API key, and the place of its tier.

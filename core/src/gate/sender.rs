@@ -126,6 +126,12 @@ impl<'r> Sender<'r> {
         self.claims.as_ref()?.as_ref().ok().filter(|_| is_counted)
     }
 
+    /// A claim that gives a limit, as it is written, if the token's subject is counted.
+    pub(super) fn claimed_limit(&self, name: &str) -> Option<&str> {
+        let mut limits = self.counted_claims()?.limits.iter();
+        limits.find(|(known, _)| **known == *name).map(|(_, text)| &**text)
+    }
+
     /// The key in each dimension of a policy. `given` are the application's.
     pub(super) fn keys(&self, policy: &Policy, given: &[(&str, &Key)]) -> Result<OwnKeys, Error> {
         OwnKeys::new(policy, &|dimension| self.key(dimension, given))

@@ -33,9 +33,11 @@ pub struct TokenRules {
     tier: Option<Box<str>>,
     /// Dimensions, and the claim that has the key of each.
     keys: Vec<(Box<str>, Box<str>)>,
+    /// The claims that give limits.
+    limits: Vec<Box<str>>,
 }
 
-bytes_of_fields!(TokenRules { header, algorithms, issuers, audience, leeway, subject, tier, keys });
+bytes_of_fields!(TokenRules { header, algorithms, issuers, audience, leeway, subject, tier, keys, limits });
 
 impl TokenRules {
     /// The algorithms that a rules file may allow, by their names in RFC 7518 and RFC 8037.
@@ -89,7 +91,17 @@ impl TokenRules {
             subject: text("subject")?.unwrap_or_else(|| "sub".into()),
             tier: text("tier")?,
             keys,
+            limits: Vec::new(),
         })
+    }
+
+    /// Notes the claims that give limits.
+    pub(super) fn claim_limits<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        for name in names {
+            if !self.limits.iter().any(|known| **known == *name) {
+                self.limits.push(name.into());
+            }
+        }
     }
 
     /// The name of the header field that has the token, in lower case.
@@ -201,6 +213,8 @@ pub struct Claims {
     pub(super) tier: Option<Box<str>>,
     /// The key in each dimension of the rules.
     pub(super) keys: Vec<(Box<str>, Option<Key>)>,
+    /// The claims that give limits, as they are written.
+    pub(super) limits: Vec<(Box<str>, Box<str>)>,
 }
 
 impl Claims {
@@ -209,13 +223,24 @@ impl Claims {
     /// # Errors
     /// [`InvalidToken`] if there is no subject.
     pub fn new(expected: &TokenRules, claim: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidToken> {
+        Self::read(expected, &claim, &claim)
+    }
+
+    /// `limit` returns a claim that gives a limit, as it is written.
+    fn read(
+        expected: &TokenRules,
+        claim: &dyn Fn(&str) -> Option<String>,
+        limit: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, InvalidToken> {
         let claim = |name: &str| claim(name).filter(|text| !text.is_empty());
+        let limit = |name: &str| Some((name.into(), limit(name)?.into()));
         let subject = claim(&expected.subject).ok_or(InvalidToken("it has no subject"))?;
         let key = |dimension: &str, name: &str| Some(Key::new([dimension, ":", &claim(name)?].concat()));
         Ok(Self {
             subject: subject.into(),
             tier: expected.tier.as_deref().and_then(claim).map(Into::into),
             keys: expected.keys.iter().map(|(dimension, name)| (dimension.clone(), key(dimension, name))).collect(),
+            limits: expected.limits.iter().filter_map(|name| limit(name)).collect(),
         })
     }
 }

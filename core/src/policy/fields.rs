@@ -16,6 +16,9 @@ pub(super) struct AlgorithmFields {
     pub(super) fields: &'static [(&'static str, usize)],
 }
 
+/// The number of a penalty, which has no limit, and of a block.
+const PENALTY: u8 = 7;
+
 /// The only field that is a flag, and may be left out.
 pub(super) const RETURNS_COST: &str = "returns_cost";
 
@@ -29,8 +32,8 @@ pub(super) const ALGORITHMS: [AlgorithmFields; 8] = [
     AlgorithmFields { name: "token_bucket", number: 4, fields: BUCKET },
     AlgorithmFields { name: "leaky_bucket", number: 5, fields: BUCKET },
     AlgorithmFields { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
-    AlgorithmFields { name: "penalty", number: 7, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
-    AlgorithmFields { name: "block", number: 7, fields: &[("cap_ms", 0)] },
+    AlgorithmFields { name: "penalty", number: PENALTY, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
+    AlgorithmFields { name: "block", number: PENALTY, fields: &[("cap_ms", 0)] },
 ];
 
 impl AlgorithmFields {
@@ -50,16 +53,18 @@ impl AlgorithmFields {
 /// Reads what a quota counts by: a name, or none for the sender.
 pub(crate) type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 'a;
 
-/// The policy of a table. `quotas` is this table or another one, such as that of a tier.
+/// The policy of a table. `quotas` is this table or another one, such as that of a tier. A quota with a limit may have `more` fields,
+/// which the caller reads.
 pub(crate) fn policy(
     name: &str,
     table: &Item<'_>,
     quotas: &Item<'_>,
     dimension: &ReadDimension<'_>,
+    more: &[&str],
 ) -> Result<Policy, Error> {
     let charge_denied = table.has("charge_denied")?;
     let group = table.field("group_by").map(|item| dimension(&item)).transpose()?;
-    let found: Vec<Quota> = quotas.required("quotas")?.each(&mut |item| quota(item, dimension))?;
+    let found: Vec<Quota> = quotas.required("quotas")?.each(&mut |item| quota(item, dimension, more))?;
     let policy = Policy::new(name, found).map(|policy| policy.charge_denied(charge_denied));
     let grouped = policy.and_then(|policy| match group {
         Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
@@ -68,7 +73,7 @@ pub(crate) fn policy(
     grouped.map_err(|error| quotas.at(&error))
 }
 
-pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Quota, Error> {
+pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str]) -> Result<Quota, Error> {
     let algorithm = item.required("algorithm")?;
     let name = algorithm.text()?;
     let Some(known) = ALGORITHMS.iter().find(|known| known.name == name) else {
@@ -78,6 +83,8 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>) -> Result<Qu
     };
     let mut fields = Vec::from(["algorithm", "name", "by"]);
     fields.extend(known.fields.iter().map(|(field, _)| field));
+    // A penalty has no limit.
+    fields.extend(more.iter().filter(|_| known.number != PENALTY));
     item.only(&fields)?;
     let mut parameters = [0; 3];
     for (field, place) in known.fields {

@@ -25,7 +25,7 @@ fn dimension(item: &Item<'_>) -> Result<Option<Box<str>>, Error> {
 impl<'de> Deserialize<'de> for Quota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let root = Node::deserialize(deserializer)?;
-        quota(&Item::of(Source::Tree(&root), &root), &dimension).map_err(D::Error::custom)
+        quota(&Item::of(Source::Tree(&root), &root), &dimension, &[]).map_err(D::Error::custom)
     }
 }
 
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Policy {
         let table = Item::of(Source::Tree(&root), &root);
         let read = || {
             table.only(&["name", "charge_denied", "group_by", "quotas"])?;
-            policy(table.required("name")?.text()?, &table, &table, &dimension)
+            policy(table.required("name")?.text()?, &table, &table, &dimension, &[])
         };
         read().map_err(D::Error::custom)
     }

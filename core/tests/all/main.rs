@@ -26,6 +26,7 @@ mod keys;
 mod laws;
 #[cfg(feature = "lending")]
 mod lending;
+mod limit_numbers;
 mod memory;
 mod memory_full;
 mod policies;

@@ -74,6 +74,11 @@ impl RulesCaller {
         self.next.keys.push((dimension, Key::new(key)));
     }
 
+    /// Tells a limit of the next call's request.
+    pub fn limit(&mut self, name: String, number: f64) {
+        self.next.limits.push((name, whole(number)));
+    }
+
     /// Tells numbers of the next call's request: the bot score and the cost, negative if there is none, and whether the cost is an
     /// estimate, and a request without an address is a mistake of the application.
     pub fn numbers(&mut self, bot_score: f64, cost: f64, is_estimate: bool, needs_peer: bool) {
@@ -97,11 +102,11 @@ impl RulesCaller {
         (given.method, given.url, given.fields, given.now) = (method, url, fields, whole(now));
         self.begin(async move {
             let gate = shared.gate()?;
-            let named = given.keys();
+            let (named, limits) = (given.keys(), given.limits());
             for (name, _) in &named {
                 gate.rules().declares(name)?;
             }
-            let request = given.request(&named);
+            let request = given.request(&named, &limits);
             if let Some(token) = gate.token(&request) {
                 let mut wanted = String::from(r#"["verify","#);
                 text(&mut wanted, &token);
@@ -127,8 +132,8 @@ impl RulesCaller {
         let fields = Fields::new(&self.shared.fields.borrow(), fields);
         (given.method, given.url, given.fields, given.now) = (method, url, fields, whole(now));
         let gate = self.shared.gate().map_err(thrown)?;
-        let named = given.keys();
-        let Prepared::Pending(pending) = gate.prepare(&given.request(&named)) else { return Ok(None) };
+        let (named, limits) = (given.keys(), given.limits());
+        let Prepared::Pending(pending) = gate.prepare(&given.request(&named, &limits)) else { return Ok(None) };
         Ok(pending.hold().map(|held| {
             let mut holds = self.shared.holds.borrow_mut();
             holds.push((held, pending.is_alone()));

@@ -26,6 +26,7 @@ pub(super) struct HostRequest {
     /// Whether all requests without an address are a mistake of the application, and not of a client.
     pub(super) needs_peer: bool,
     pub(super) keys: Vec<(String, Key)>,
+    pub(super) limits: Vec<(String, u64)>,
 }
 
 /// The header fields that the rules read.
@@ -65,10 +66,16 @@ impl HostRequest {
         self.keys.iter().map(|(name, key)| (name.as_str(), key)).collect()
     }
 
+    /// The application's limits by their names, as the keys.
+    pub(super) fn limits(&self) -> Vec<(&str, u64)> {
+        self.limits.iter().map(|(name, number)| (name.as_str(), *number)).collect()
+    }
+
     /// The request.
-    pub(super) fn request<'a>(&'a self, keys: &'a [(&'a str, &'a Key)]) -> Request<'a> {
+    pub(super) fn request<'a>(&'a self, keys: &'a [(&'a str, &'a Key)], limits: &'a [(&'a str, u64)]) -> Request<'a> {
         let (host, path) = parts(&self.url);
-        let mut request = Request::new(&self.method, path, &self.fields, UnixMillis::new(self.now)).keys(keys);
+        let now = UnixMillis::new(self.now);
+        let mut request = Request::new(&self.method, path, &self.fields, now).keys(keys).limits(limits);
         let mut has_host = false;
         self.fields.values("host", &mut |_| has_host = true);
         if !has_host {

@@ -168,6 +168,12 @@ function received(address: Address, prefix: number): Client {
   return { address, embedded, name: inner ? embedded && written(embedded) : folded(address, prefix) };
 }
 
+/** The part of a key that identifies the client at an address, by so many leading bits. Undefined if no client has it. */
+export function clientName(address: Address, prefix: number): string | undefined {
+  const found = specified(address);
+  return typeof found === "string" || prefix < 48 || prefix > 128 ? undefined : received(found, prefix).name;
+}
+
 /** The part of an address that identifies its client. */
 function folded(address: Address, prefix: number): string {
   if (address.length === 4) return written(address);

@@ -32,6 +32,8 @@ export interface GateCheckOptions {
   botScore?: number | undefined;
   /** The keys of the dimensions that the rules declare, as `{ tenant: "tenant:42" }`. */
   keys?: Keys;
+  /** The sender's limits that only the application knows, such as those of a plan, by the names in `limit_from`: `{ rpm: 500 }`. */
+  limits?: Readonly<Record<string, number | undefined>> | undefined;
   /** The cost, in place of the rule's. */
   cost?: number | undefined;
   /** The estimated cost of a request whose cost is known only afterwards, in place of `cost`. Settle it with `settle`. */
@@ -62,6 +64,8 @@ const read = optionsReader({
   subject: ifKnown(text),
   apiKey: ifKnown(text),
   tier: ifKnown(text),
+  // What takes them reads them.
+  limits: (_: string, value: unknown) => value as NonNullable<GateCheckOptions["limits"]>,
   botScore: (name: string, value: unknown) => {
     const score = whole(name, value);
     if (score > 255) throw invalid(name, `${score} is out of range; write 0 to 255`);

@@ -63,6 +63,7 @@ export class Decider {
   /** Finds what applies to a request, and asks no store yet. */
   prepare(facts: Facts, applied: readonly Rule[], sender: Sender): VerdictParts | Pending {
     const { rules } = this;
+    const { numbers } = rules;
     const [{ options, now }, { tier }] = [facts, sender];
     const [first] = applied;
     if (!first) return UNLIMITED;
@@ -79,8 +80,10 @@ export class Decider {
     const estimates = options.estimate !== undefined || limiting.some(({ estimate }) => estimate !== undefined);
     const within = limiting.flatMap(({ settleWithinMs }) => settleWithinMs ?? []);
     const isOpen = opens(applied, tier);
-    const about = ({ name, lease }: Rule, store: number, policy: RulesPolicy, usual: number): Ask => {
-      const check = { ...ask(CHECK, policy, now), keys: sender.keys(policy), cost: options.cost ?? usual, isTimed: options.now !== undefined, lease };
+    const about = ({ name, lease }: Rule, store: number, common: RulesPolicy, usual: number): Ask => {
+      const keys = sender.keys(common);
+      const policy = numbers?.policy(common, sender) ?? common;
+      const check = { ...ask(CHECK, policy, now), keys, cost: options.cost ?? usual, isTimed: options.now !== undefined, lease };
       return { rule: name, store, check };
     };
     try {

@@ -1,13 +1,13 @@
 import { written } from "../core/address.js";
 import type { Rule as Algorithm } from "../core/algorithms/algorithm.js";
-import type { Policy } from "../core/policy.js";
 import type { TidegateError } from "../error.js";
 import type { Lease } from "../question.js";
 import type { Facts } from "./request_facts.js";
 import { costOf, matching, opens, policyFor } from "./rules/find_rules.js";
 import { textOf } from "./rules/pattern.js";
 import type { Rule, Rules } from "./rules/rules.js";
-import { described } from "./rules/store_rules.js";
+import { described as aroundOf } from "./rules/store_rules.js";
+import type { RulesPolicy } from "./rules_policy.js";
 import type { Sender } from "./sender.js";
 
 /**
@@ -35,21 +35,28 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   if (allowed !== undefined) return done(`list     allow has ${allowed}: not limited`);
   const challenge = applied.find(({ challenge }) => challenge !== undefined)?.challenge;
   if (challenge !== undefined) return done(`challenge at ${challenge}: refused with a 403`);
-  let policy: Policy | undefined;
+  let policy: RulesPolicy | undefined;
   try {
     policy = policyFor(rules, applied, sender.tier);
   } catch (thrown) {
     return done(`limit    those of each rule, one after another: ${(thrown as TidegateError).message}`);
   }
   if (!policy) return done("limit    none");
+  const cost = `cost     ${facts.options.cost ?? costOf(applied, sender.tier)}`;
+  const numbers = rules.numbers?.explain(policy, sender);
+  if (numbers?.error) return done(cost, `limit    unknown: ${numbers.error.message}: refused with a 503`);
+  const { quotas, dimensions } = numbers?.policy ?? policy;
   const around = rules.stores.find(({ name }) => name === (rule.store ?? first));
   const [lease, fallback] = [rule.lease, around?.fallback];
   return done(
-    `cost     ${facts.options.cost ?? costOf(applied, sender.tier)}`,
-    ...policy.dimensions.flatMap(({ name, first, end }) =>
-      policy.quotas.slice(first, end).map((quota) => `limit    ${quota.name}: ${numbersOf(quota.rule)}, by ${keyLine(sender, name)}`),
+    cost,
+    ...dimensions.flatMap(({ name, first, end }) =>
+      quotas.slice(first, end).map((quota, nth) => {
+        const from = numbers?.from.get(first + nth) ?? "";
+        return `limit    ${quota.name}: ${described(quota.rule)}, by ${keyLine(sender, name)}${from}`;
+      }),
     ),
-    `store    ${rule.store ?? "the first"}${around ? described(around) : ""}`,
+    `store    ${rule.store ?? "the first"}${around ? aroundOf(around) : ""}`,
     ...(lease ? [`lease    ${boundsOf(lease)}`] : []),
     `failure  ${fallback ? `${fallback.store} decides for ${fallback.atMostMs} ms, then ` : ""}${opens(applied, sender.tier) ? "open: not limited" : "closed: a 503"} while the store is down${unless}`,
   );
@@ -83,7 +90,7 @@ export function boundsOf({ slice, lifetimeMs, grace }: Lease): string {
 }
 
 /** The algorithm and the numbers of a quota. */
-function numbersOf({ name, code, limit, unit, amount, last }: Algorithm): string {
+function described({ name, code, limit, unit, amount, last }: Algorithm): string {
   const inUnit = (ms: number) => (ms % 1_000 === 0 ? `${ms / 1_000} s` : `${ms} ms`);
   const span = inUnit(unit);
   if (code === "pn" && unit === 0) return `${name} by hand, of at most ${inUnit(amount)}`;

@@ -10,7 +10,10 @@ import type { OwnStore } from "./stores.js";
 /** The rules for these stores, each of which must support the limits of its rules. Throws with the first rule whose store does not. */
 export function fitted(rules: Rules, composed: readonly Composed[], stores: readonly OwnStore[]): Rules {
   const names = stores.map(({ name }) => name);
-  return { ...rules, rules: rules.rules.map((rule) => fittedRule(rule, composed, names)) };
+  const found = { ...rules, rules: rules.rules.map((rule) => fittedRule(rule, composed, names)) };
+  const isFixed = ({ store }: Rule) => stores[store === undefined ? 0 : names.indexOf(store)]!.capabilities.class === "per_location";
+  rules.numbers?.fit(found, found.rules.filter(isFixed));
+  return found;
 }
 
 function fittedRule(rule: Rule, composed: readonly Composed[], names: readonly string[]): Rule {

@@ -9,7 +9,7 @@ import type { Layer } from "../layer.js";
 import type { ErrorEvent, Platform } from "../options.js";
 import { StoreLog, type Watched } from "../store_health.js";
 import { type Held, type Keys, type VerdictParts, Verdict } from "../verdict.js";
-import { type GateCheckOptions, readGateCheck } from "./check_options.js";
+import { type GateCheck, type GateCheckOptions, readGateCheck } from "./check_options.js";
 import { type Composed, composed } from "./combinators/compose.js";
 import { Decider, misconfigured } from "./decide.js";
 import { Events, type Sink } from "./events.js";
@@ -17,10 +17,11 @@ import { explained } from "./explain.js";
 import { fitted } from "./fitted_rules.js";
 import { Facts, UNREADABLE } from "./request_facts.js";
 import { compile } from "./rules/compile.js";
-import { rootOf } from "./rules/file_value.js";
+import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
+import { NEEDS_NUMBERS } from "./rules/needs_numbers.js";
 import { quoted } from "./rules/quoted_text.js";
-import { policiesOf, type Rule, type Rules } from "./rules/rules.js";
+import { type MakeLimitNumbers, policiesOf, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
@@ -62,6 +63,8 @@ export interface GateOptions {
   name?: string;
   /** The keys that verify the tokens of the rules: a JWK set, or a function that returns the key of a token by its header. */
   keys?: TokenKeys;
+  /** `limitsFromData` of `@tidegate/edge/gate/limits`, for rules that have `limit_from` or `overrides`. */
+  limits?: MakeLimitNumbers;
   /** Called for every event, for your logs and metrics: one or several of `jsonLines()`, `analyticsEngine(…)`, `openTelemetry(…)` and functions. */
   onEvent?: Sink | readonly Sink[];
   /** Sends one event for so many allowed requests. All other events are always sent. Default: 1. */
@@ -79,7 +82,7 @@ export interface GateOptions {
   trustTrueClientIp?: boolean;
 }
 
-const OPTIONS = ["platform", "stores", "name", "keys", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
+const OPTIONS = ["platform", "stores", "name", "keys", "limits", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
@@ -93,6 +96,7 @@ export abstract class BaseGate extends FrontEnd {
   readonly #tokens: Tokens | undefined;
   readonly #settleWithinMs: number;
   readonly #events: Events;
+  readonly #makeNumbers: MakeLimitNumbers | undefined;
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
@@ -121,6 +125,7 @@ export abstract class BaseGate extends FrontEnd {
     if (this.#settleWithinMs === 0) throw invalid("settleWithinMs", "0 leaves no time to settle; write at least 1");
     this.#source = new AddressSource(platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
     this.#readToml = readToml;
+    this.#makeNumbers = fields.call("limits", "limitsFromData") as MakeLimitNumbers | undefined;
     const usual = `rules.${readToml ? "toml" : "json"}`;
     this.#name = fields.text("name", usual) ?? usual;
     this.reload(rules);
@@ -131,16 +136,32 @@ export abstract class BaseGate extends FrontEnd {
    * the old rules. If it throws, the old rules remain.
    */
   reload(rules: string | object, name: string = this.#name): void {
-    const [text, isObject] = [textOf(rules), typeof rules !== "string"];
-    const named = isObject ? "rules.json" : name;
     const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(compile(rootOf({ name: named, text, isObject }, this.#reader(named))));
+      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers)));
     } catch (thrown) {
       this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
       throw TidegateError.from(thrown);
     }
     this.#name = name;
+  }
+
+  /**
+   * Replaces the limits of single keys that have a file of their own, which has nothing but the table `overrides`, as text or as an object.
+   * It precedes that table of the rules. All else stays as it is, and so do the counts. `reload` keeps these overrides. If it throws, the old
+   * ones remain.
+   */
+  reloadOverrides(overrides: string | object, name: string = this.#name.replace("rules", "overrides")): void {
+    const { rules } = this.#decider;
+    if (!rules.numbers) throw invalid("limits", NEEDS_NUMBERS);
+    rules.numbers.reload(this.#rootOf(overrides, name), rules);
+  }
+
+  /** What a file of this name says, or an object. */
+  #rootOf(given: string | object, name: string): FileValue {
+    const [text, isObject] = [textOf(given), typeof given !== "string"];
+    const named = isObject ? "rules.json" : name;
+    return rootOf({ name: named, text, isObject }, this.#reader(named));
   }
 
   /** What reads a file of this name. */
@@ -214,7 +235,7 @@ export abstract class BaseGate extends FrontEnd {
     if (mistake) throw mistake;
     try {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
-      declared(decider.rules, facts.options.keys);
+      declared(decider.rules, facts.options);
       const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
       if (applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
       return explained(decider.rules, applied, facts, sender, this.#stores[0]!.name);
@@ -247,7 +268,7 @@ export abstract class BaseGate extends FrontEnd {
 
   async #decide(facts: Facts): Promise<VerdictParts> {
     const decider = this.#decider;
-    declared(decider.rules, facts.options.keys);
+    declared(decider.rules, facts.options);
     const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
     if (decider.rules.tokens && applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
     const prepared = decider.prepare(facts, applied, sender);
@@ -286,8 +307,13 @@ function textOf(rules: unknown): string {
   throw invalid("rules", `${shown(rules)} is neither; write the text of a rules file, or an object`);
 }
 
-/** Throws if the rules do not declare that the application gives the keys of these dimensions. */
-function declared({ dimensions }: Rules, keys: Keys = {}): void {
+/** Throws if the rules do not declare that the application gives these keys and limits. */
+function declared(rules: Rules, { keys, limits }: GateCheck): void {
+  const { dimensions, numbers } = rules;
+  if (limits) {
+    if (!numbers) throw invalid("limits", NEEDS_NUMBERS);
+    numbers.check(limits);
+  }
   for (const name in keys) {
     if (dimensions.includes(name)) continue;
     const fix = dimensions.length > 0 ? suggestion(name, dimensions) : `write dimensions = [${quoted(name)}] in their file`;

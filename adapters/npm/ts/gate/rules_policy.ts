@@ -6,15 +6,19 @@ import { invalid } from "../error.js";
 /** The algorithms, in the order of `ReadyQuota.algorithm`. */
 export const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "block"];
 
-const BUCKETS = [ALGORITHMS.indexOf("token_bucket"), ALGORITHMS.indexOf("leaky_bucket")];
-const PENALTIES = [ALGORITHMS.indexOf("penalty"), ALGORITHMS.indexOf("block")];
+export const BUCKETS = [ALGORITHMS.indexOf("token_bucket"), ALGORITHMS.indexOf("leaky_bucket")];
+export const PENALTIES = [ALGORITHMS.indexOf("penalty"), ALGORITHMS.indexOf("block")];
 const CONCURRENCY = ALGORITHMS.indexOf("concurrency");
 const QUOTAS_MAX = 8;
 
 /** The policy of a limit, or of several that decide together. */
 export class RulesPolicy extends Policy {
-  constructor(parts: ReadyPolicy) {
+  /** The same text for policies that differ in the number of a limit only: one limiter counts by all of them. */
+  readonly shape: string;
+
+  constructor(parts: ReadyPolicy, shape?: string) {
     super(parts, anyRule);
+    this.shape = shape ?? this.text;
   }
 
   /** The policy of a limit. Throws what is wrong with it. */
@@ -64,9 +68,9 @@ export class RulesPolicy extends Policy {
 }
 
 /** A policy with this percentage of its limits and rates, rounded down, but at least 1. Undefined if it has none. */
-export function share({ parts }: Policy, percent: number): RulesPolicy | undefined {
+export function share({ parts, shape }: RulesPolicy, percent: number): RulesPolicy | undefined {
   try {
-    return new RulesPolicy({ ...parts, quotas: parts.quotas.map((quota) => shareOf(quota, percent)) });
+    return new RulesPolicy({ ...parts, quotas: parts.quotas.map((quota) => shareOf(quota, percent)) }, `${percent} % ${shape}`);
   } catch {
     return undefined;
   }

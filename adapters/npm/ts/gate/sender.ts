@@ -6,6 +6,7 @@ import type { Keys } from "../verdict.js";
 import type { GateCheck } from "./check_options.js";
 import { bytesOf, type Facts } from "./request_facts.js";
 import { GLOBAL, IP, SENDER } from "./rules/dimension_names.js";
+import type { Node } from "./rules/json.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
 import type { Claims, Reason } from "./token_claims.js";
@@ -16,8 +17,8 @@ const SOURCES = ["verified by the application", "verified by the application", "
 /** The sender of a request. One of its identities is counted. Its tier and its dimensions are that identity's. */
 export class Sender {
   readonly client: Client | undefined;
+  readonly options: GateCheck;
   readonly #rules: Rules;
-  readonly #options: GateCheck;
   /** The key of each identity, in the order of `SOURCES`: the application's key and its subject, the subject of a valid token, the application's API key, and a valid one in the header field. */
   readonly #identities: (string | undefined)[];
   #claims: Claims | Reason | undefined;
@@ -26,7 +27,7 @@ export class Sender {
     const { key, subject, apiKey } = facts.options;
     this.client = client;
     this.#rules = rules;
-    this.#options = facts.options;
+    this.options = facts.options;
     this.#identities = [key === undefined ? key : newKey(key), subject ? subjectOf(subject) : undefined, undefined, apiKey ? apiKeyOf(apiKey) : undefined, validKey(rules, facts)];
   }
 
@@ -60,7 +61,7 @@ export class Sender {
     };
     // The application's tier is that of the API key that it names, even if a token's subject is counted.
     const isAnothers = (key ?? subject) === undefined && token !== undefined && apiKey !== undefined;
-    if (this.#options.tier !== undefined && !isAnothers) return placeOf(this.#options.tier);
+    if (this.options.tier !== undefined && !isAnothers) return placeOf(this.options.tier);
     const claims = this.#counted;
     return claims ? placeOf(claims.tier) : apiKeys.get(this.verified!);
   }
@@ -82,6 +83,11 @@ export class Sender {
     return typeof this.#claims === "object" && this.verified === this.#identities[2] ? this.#claims : undefined;
   }
 
+  /** A claim of the token, if its subject is counted. */
+  claim(name: string): Node | undefined {
+    return this.#counted?.named(name);
+  }
+
   /** The key in each dimension of a policy. Throws if the application gives none where it must. */
   keys({ dimensions }: Policy): Keys {
     return Object.fromEntries(dimensions.map(({ name }) => [name, this.key(name)]));
@@ -92,7 +98,7 @@ export class Sender {
     if (dimension === "" || dimension === SENDER) return this.#main;
     if (dimension === IP) return this.#ip;
     if (dimension === GLOBAL) return GLOBAL;
-    const { keys = {} } = this.#options;
+    const { keys = {} } = this.options;
     if (Object.hasOwn(keys, dimension)) return newKey(keys[dimension]!);
     if (this.#rules.tokens?.keys.some(([known]) => known === dimension)) return this.#counted?.keys.get(dimension) ?? this.#main;
     throw invalid("keys", `the dimension "${dimension}" has no key; give one for each dimension`);

@@ -85,7 +85,7 @@ export class OwnStore extends StoreLayer {
     return this.#limiter(policy, lease)[LAYER];
   }
 
-  /** One limiter for equal policies, because its connections live in it. */
+  /** One limiter for policies of one shape, because its connections and its loans live in it. */
   #limiter(policy: AnyPolicy, lease: Lease | undefined): Limiter {
     const name = nameOf(policy, lease);
     const known = this.#limiters.get(name) ?? this.#others.get(name);
@@ -124,7 +124,8 @@ export class OwnStore extends StoreLayer {
   }
 }
 
-/** The same text for equal policies with equal leases. */
-function nameOf({ text }: AnyPolicy, lease: Lease | undefined): string {
-  return lease ? `${lease.slice} ${lease.lifetimeMs} ${lease.grace} ${text}` : text;
+/** The same text for policies that differ in the number of a limit only, with equal leases. */
+function nameOf(policy: AnyPolicy, lease: Lease | undefined): string {
+  const { shape } = policy as RulesPolicy;
+  return lease ? `${lease.slice} ${lease.lifetimeMs} ${lease.grace} ${shape}` : shape;
 }

@@ -10,6 +10,8 @@ export interface Claims {
   readonly tier: string | undefined;
   /** The key in each dimension of the rules. */
   readonly keys: ReadonlyMap<string, string | undefined>;
+  /** Any claim, by its name or by a pointer. */
+  readonly named: (name: string) => Node | undefined;
 }
 
 /** Why a token is invalid, for logs and explanations: a client is not told. */
@@ -56,14 +58,15 @@ export function claimsOf(payload: string, { issuers, audience, leewayMs, subject
   if (now >= expiry + leewayMs) return "it has expired";
   if (Number.isNaN(start)) return "exp or nbf is not a number";
   if (start !== undefined && now < start - leewayMs) return "it is not valid yet";
+  const named = (name: string) => (name.startsWith("/") ? pointed(claims, name) : field(claims, name));
   const claim = (name: string) => {
-    const node = name.startsWith("/") ? pointed(claims, name) : field(claims, name);
+    const node = named(name);
     return (node?.text ?? (node?.bare !== undefined && isNumber(node.bare) ? node.bare : "")) || undefined;
   };
   const claimed = claim(subject);
   if (claimed === undefined) return "it has no subject";
   const keyOf = (dimension: string, text: string | undefined) => (text === undefined ? undefined : newKey(`${dimension}:${text}`));
-  return { subject: claimed, tier: tier && claim(tier), keys: new Map(keys.map(([dimension, name]) => [dimension, keyOf(dimension, claim(name))])) };
+  return { subject: claimed, tier: tier && claim(tier), keys: new Map(keys.map(([dimension, name]) => [dimension, keyOf(dimension, claim(name))])), named };
 }
 
 /** The value that a JSON pointer (RFC 6901) names. */

@@ -38,6 +38,10 @@ Options:
       --bot-score <0..255>     The bot score of the request
       --key <DIMENSION=KEY>    A key of the application, for example tenant=tenant:42. May be
                                repeated
+      --limit <NAME=NUMBER>    A limit that the application gives, for example rpm=500. May be
+                               repeated
+      --overrides <FILE>       The file of overrides, whose limits of single keys precede those of
+                               the rules
       --json                   Print JSON
   -h, --help                   Print help
 
@@ -46,6 +50,8 @@ Examples:
   tidegate explain --rules rules.toml --request 'GET /api/users' --platform cloudflare --header
   'CF-Connecting-IP: 192.0.2.1'
   tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --tier pro --json
+  tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --limit rpm=500
+  --overrides overrides.toml
 
 Without --request, it checks the file as \`tidegate check\` does. Warnings about the file go to
 standard error.
@@ -58,6 +64,9 @@ const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"
 
 /** A method and a path. */
 const REQUEST = /^([^ ]+) (\/.*)$/s;
+
+/** A name and a number. */
+const LIMIT = /^[^=]*=\+?(\d+)$/s;
 
 export const EXPLAIN: Command = {
   name: "explain",
@@ -72,6 +81,8 @@ export const EXPLAIN: Command = {
     { name: "tier", value: "TIER" },
     { name: "bot-score", value: "0..255", wrong: wrongScore },
     { name: "key", value: "DIMENSION=KEY", isMany: true, wrong: (text) => (text.includes("=") ? undefined : "write a dimension and its key, such as tenant=tenant:42") },
+    { name: "limit", value: "NAME=NUMBER", isMany: true, wrong: (text) => (LIMIT.test(text) && BigInt(LIMIT.exec(text)![1]!) < 2n ** 64n ? undefined : "write a name and a whole number, such as rpm=500") },
+    { name: "overrides", value: "FILE", isPath: true },
     { name: "json" },
   ],
   help: HELP,
@@ -91,7 +102,7 @@ function wrongScore(text: string): string | undefined {
 
 async function run(args: Arguments): Promise<void> {
   const file = args.one("rules")!;
-  const found = await readOr(file);
+  const found = await readOr(file, args.one("overrides"));
   const request = REQUEST.exec(args.one("request") ?? "");
   if (found instanceof TidegateError || !request) {
     say(file, found);
@@ -104,7 +115,7 @@ async function run(args: Arguments): Promise<void> {
   const explanation = new Explanation(rules, applied, facts, sender);
   if (args.has("json")) outln(pretty(explanation.json));
   else process.stdout.write(explanation.text);
-  const error = explanation.keys.find((key) => key instanceof TidegateError);
+  const { error } = explanation;
   if (!error) return;
   errln(`error: the request cannot be decided: ${error.message}`);
   throw new Failed();
@@ -158,5 +169,6 @@ function toldBy(args: Arguments): GateCheck {
     tier: args.one("tier"),
     botScore: score === undefined ? undefined : Number(score),
     keys: Object.fromEntries(keysIn(args)),
+    limits: Object.fromEntries(args.all("limit").map((text) => [text.slice(0, text.indexOf("=")), Number(text.slice(text.indexOf("=") + 1))])),
   };
 }

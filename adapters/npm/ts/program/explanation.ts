@@ -13,6 +13,8 @@ import { policyOf } from "./policy_json.js";
 export class Explanation {
   /** The key of each dimension of the policy, in its order, or why there is none. */
   readonly keys: readonly (string | TidegateError)[];
+  /** Why the request cannot be decided: a key that the application has to give, or a limit that cannot be read. */
+  readonly error: TidegateError | undefined;
   readonly #rules: Rules;
   /** The rules that apply. */
   readonly #applied: readonly Rule[];
@@ -26,8 +28,10 @@ export class Explanation {
     const isRefused = typeof sender.claims === "string" && applied.some(({ refusesInvalidTokens }) => refusesInvalidTokens);
     const isLimited = applied.length > 0 && this.#listed === null && !isRefused;
     const policy = isLimited ? caught(() => policyFor(rules, applied, sender.tier)) : undefined;
-    this.#policy = policy instanceof TidegateError ? undefined : policy;
+    const numbers = policy && !(policy instanceof TidegateError) ? rules.numbers!.explain(policy, sender) : undefined;
+    this.#policy = numbers?.policy;
     this.keys = this.#policy?.dimensions.map(({ name }) => caught(() => sender.key(name))) ?? [];
+    this.error = this.keys.find((key) => key instanceof TidegateError) ?? numbers?.error;
   }
 
   /** For people. Nobody knows which store is the gate's first. */

@@ -1,6 +1,7 @@
 // Gate fixtures: requests with the expected responses. `fixtures/README.md` describes them.
 
 import { TidegateError } from "../error.js";
+import { limitsFromData } from "../gate/limits.js";
 import { compile } from "../gate/rules/compile.js";
 import { rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
@@ -34,6 +35,7 @@ export interface Step {
   readonly tier: string | undefined;
   readonly bot_score: number | undefined;
   readonly keys: Readonly<Record<string, string>>;
+  readonly limits: Readonly<Record<string, number>>;
   readonly cost: number | undefined;
   /** `{n}` in it stands for the number of the request in the burst, from 1. */
   readonly token: string | undefined;
@@ -98,9 +100,10 @@ function stepOf(value: JsonValue): Step {
     ...{ peer: or(text), subject: or(text), tier: or(text) },
     bot_score: or((value: JsonValue) => value.whole(8)),
     keys: (value: JsonValue) => value.entries(text),
+    limits: (value: JsonValue) => value.entries(number),
     ...{ cost: or(number), token: or(text), claims: or(claimsOf), expect: expectedOf },
   };
-  const usual = { burst: 1, method: "GET", headers: [], keys: {} };
+  const usual = { burst: 1, method: "GET", headers: [], keys: {}, limits: {} };
   return { ...usual, ...value.fields<Step>("GateStep", readers, ["at_ms", "path", "expect"]) } as Step;
 }
 
@@ -117,7 +120,7 @@ function expectedOf(value: JsonValue): Expected {
 /** The rules, or what is wrong with them. */
 function compiledOf(text: string): Rules | Wrong {
   try {
-    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)));
+    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData());
   } catch (thrown) {
     if (thrown instanceof TidegateError) return new Wrong("rules", thrown.message);
     throw thrown;

@@ -2,6 +2,7 @@
 
 import { TidegateError } from "../error.js";
 import { Gate } from "../gate/index.js";
+import { limitsFromData } from "../gate/limits.js";
 import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
 import type { Verdict } from "../verdict.js";
@@ -20,7 +21,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   forget();
   let gate: Gate;
   try {
-    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
   } catch (thrown) {
     const { kind, message } = TidegateError.from(thrown);
     return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };
@@ -40,8 +41,8 @@ function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | und
   const now = startMs + step.at_ms;
   const signed = tokens && step.claims ? [tokens.field(step.claims, now)] : [];
   const request = arrivedWith({ ...step, headers: [...step.headers, ...signed] });
-  const { peer, subject, tier, bot_score: botScore, keys, cost } = step;
-  const one = (nth: number) => gate.check(request, { peer, subject, tier, botScore, keys, cost, now, token: step.token?.replaceAll("{n}", String(nth + 1)) });
+  const { peer, subject, tier, bot_score: botScore, keys, limits, cost } = step;
+  const one = (nth: number) => gate.check(request, { peer, subject, tier, botScore, keys, limits, cost, now, token: step.token?.replaceAll("{n}", String(nth + 1)) });
   return Promise.all(Array.from({ length: step.burst }, (_, nth) => one(nth)));
 }
 

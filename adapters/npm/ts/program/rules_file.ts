@@ -1,10 +1,9 @@
 import { TidegateError } from "../error.js";
+import { Numbers } from "../gate/rules/limits_from_data.js";
 import { compile } from "../gate/rules/compile.js";
 import { type FileValue, rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
-import { limitsOf } from "../gate/rules/limits.js";
-import { knownDimensions, type Rules } from "../gate/rules/rules.js";
-import type { Lease } from "../question.js";
+import type { Rules } from "../gate/rules/rules.js";
 import { Usage } from "./failure.js";
 import { textOf } from "./files.js";
 
@@ -12,22 +11,25 @@ import { textOf } from "./files.js";
 export interface RulesFile {
   readonly root: Node;
   readonly rules: Rules;
-  /** The limits that have a lease, by their names. */
-  readonly leases: readonly (readonly [limit: string, lease: Lease])[];
+  readonly numbers: Numbers;
 }
 
-/** Reads and checks a rules file. Throws a `TidegateError` about what is wrong in it, and a `Usage` if it cannot be read. */
-export async function read(file: string): Promise<RulesFile> {
-  const text = textOf(file);
-  const item = rootOf({ name: file, text }, await reader(file));
-  const rules = compile(item);
-  return { root: item.node, rules, leases: leasesIn(item, rules) };
+/**
+ * Reads and checks a rules file, and the file of overrides if there is one. Throws a `TidegateError` about what is wrong in it, and a `Usage` if
+ * it cannot be read.
+ */
+export async function read(file: string, overrides?: string): Promise<RulesFile> {
+  const numbers = new Numbers(undefined);
+  const item = await itemOf(file);
+  // A file that cannot be read is a mistake of the command line.
+  if (overrides !== undefined) textOf(overrides);
+  const rules = compile(item, numbers);
+  if (overrides !== undefined) numbers.reload(await itemOf(overrides), rules);
+  return { root: item.node, rules, numbers };
 }
 
-function leasesIn(root: FileValue, rules: Rules): RulesFile["leases"] {
-  const table = root.field("limits");
-  const limits = table ? limitsOf(table, rules.tiers, knownDimensions(rules)) : [];
-  return limits.flatMap(({ name, lease }) => (lease ? [[name, lease] as const] : []));
+async function itemOf(file: string): Promise<FileValue> {
+  return rootOf({ name: file, text: textOf(file) }, await reader(file));
 }
 
 /** What reads a file of this name. */

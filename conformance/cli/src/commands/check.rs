@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tidegate_core::Error;
@@ -16,6 +16,8 @@ Examples:
   tidegate check --deny-warnings rules.toml        fail on what is probably a mistake, too
   tidegate check --store main --store memory rules.toml
                                                    check all names of stores against those of the gate, its first store first
+  tidegate check --overrides overrides.toml rules.toml
+                                                   check a file of overrides, too
   tidegate check --json rules.toml                 for another program
 
 The dimensions that `by` may name are sender (the default), ip, global, those of tokens.keys, and those that the file declares in
@@ -33,6 +35,9 @@ pub(super) struct Args {
     /// `stores` are compared with those of the rules.
     #[arg(long, value_name = "NAME")]
     store: Vec<String>,
+    /// The file of overrides, whose limits of single keys precede those of the rules.
+    #[arg(long, value_name = "FILE")]
+    overrides: Option<PathBuf>,
     /// Exit with 1 if there are warnings.
     #[arg(long)]
     deny_warnings: bool,
@@ -43,7 +48,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display().to_string();
-    let read = Rules::parse(&file, &text(&args.rules)?).and_then(|rules| {
+    let read = read(&args.rules, args.overrides.as_deref())?.and_then(|rules| {
         let named = named(&rules, &args.store);
         named.map(|()| rules).map_err(|error| Error::new(error.kind(), format!("{file}: {error}")))
     });
@@ -54,6 +59,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         say(&file, &read);
     }
     if is_fine { Ok(()) } else { Err(Failure::Failed) }
+}
+
+/// Reads a rules file, and the file of overrides if there is one.
+pub(super) fn read(file: &Path, overrides: Option<&Path>) -> Result<Result<Rules, Error>, Failure> {
+    let rules = Rules::parse(&file.display().to_string(), &text(file)?);
+    let Some(file) = overrides else { return Ok(rules) };
+    let text = text(file)?;
+    Ok(rules.and_then(|rules| rules.with_overrides(&file.display().to_string(), &text)))
 }
 
 /// Checks the names of stores.
@@ -77,6 +90,12 @@ pub(super) fn say(file: &str, read: &Result<Rules, Error>) {
             for (limit, lease) in rules.leases() {
                 outln!("limit {limit}: decided from loans of {lease}");
             }
+            for (limit, from) in rules.limits_from() {
+                outln!("limit {limit}: {from}");
+            }
+            if rules.overrides() > 0 {
+                outln!("overrides: {}", counted(rules.overrides(), "key"));
+            }
         }
         Err(error) => errln!("error: {error}"),
     }
@@ -95,6 +114,8 @@ fn as_json(file: &str, read: &Result<Rules, Error>) -> serde_json::Value {
             "rules": rules.rules().iter().map(|rule| rule.name()).collect::<Vec<_>>(),
             "dimensions": rules.dimensions().collect::<Vec<_>>(),
             "leases": rules.leases().map(|(limit, of)| (limit, lease(of))).collect::<BTreeMap<_, _>>(),
+            "limits_from": rules.limits_from().collect::<BTreeMap<_, _>>(),
+            "overrides": rules.overrides(),
             "stores": rules.store_names(),
             "warnings": rules.warnings(),
         }),

@@ -2,19 +2,19 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tidegate_core::gate::{Explanation, Listed, Request, Rules};
+use tidegate_core::gate::{Explanation, Listed, Request};
 use tidegate_core::{ClientIpSource, Key, Platform, UnixMillis};
 use tidegate_harness::output::{errln, out, outln};
 
 use super::check;
 use crate::program::Failure;
-use crate::program::rules::text;
 
 const EXAMPLES: &str = "\
 Examples:
   tidegate explain --rules rules.toml --request 'POST /login' --peer 192.0.2.1
   tidegate explain --rules rules.toml --request 'GET /api/users' --platform cloudflare --header 'CF-Connecting-IP: 192.0.2.1'
   tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --tier pro --json
+  tidegate explain --rules rules.toml --request 'GET /api/users' --subject alice --limit rpm=500 --overrides overrides.toml
 
 Without --request, it checks the file as `tidegate check` does. Warnings about the file go to standard error.
 
@@ -53,6 +53,12 @@ pub(super) struct Args {
     /// A key of the application, for example tenant=tenant:42. May be repeated.
     #[arg(long, value_name = "DIMENSION=KEY", value_parser = key)]
     key: Vec<(String, Key)>,
+    /// A limit that the application gives, for example rpm=500. May be repeated.
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = limit)]
+    limit: Vec<(String, u64)>,
+    /// The file of overrides, whose limits of single keys precede those of the rules.
+    #[arg(long, value_name = "FILE")]
+    overrides: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -60,7 +66,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display().to_string();
-    let read = Rules::parse(&file, &text(&args.rules)?);
+    let read = check::read(&args.rules, args.overrides.as_deref())?;
     let (Some((method, path)), Ok(rules)) = (&args.request, &read) else {
         check::say(&file, &read);
         return read.map(drop).map_err(|_| Failure::Failed);
@@ -69,7 +75,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         errln!("warning: {warning}");
     }
     let keys: Vec<(&str, &Key)> = args.key.iter().map(|(name, key)| (name.as_str(), key)).collect();
-    let mut request = Request::new(method, path, &args.header, UnixMillis::now()).peer(args.peer).keys(&keys);
+    let limits: Vec<(&str, u64)> = args.limit.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+    let mut request = Request::new(method, path, &args.header, UnixMillis::now());
+    request = request.peer(args.peer).keys(&keys).limits(&limits);
     if let Some(host) = &args.host {
         request = request.with_host(host);
     }
@@ -88,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         out!("{explanation}");
     }
-    let Some(error) = explanation.keys.iter().find_map(|key| key.as_ref().err()) else { return Ok(()) };
+    let Some(error) = explanation.error() else { return Ok(()) };
     errln!("error: the request cannot be decided: {error}");
     Err(Failure::Failed)
 }
@@ -133,6 +141,12 @@ fn request(text: &str) -> Result<(String, String), String> {
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write a name and a value, such as 'X-Api-Key: secret'")?;
     Ok((name.trim().to_string(), value.trim().to_string()))
+}
+
+fn limit(text: &str) -> Result<(String, u64), String> {
+    let wrong = "write a name and a whole number, such as rpm=500";
+    let (name, number) = text.split_once('=').ok_or(wrong)?;
+    Ok((name.to_string(), number.parse().map_err(|_| wrong)?))
 }
 
 fn key(text: &str) -> Result<(String, Key), String> {

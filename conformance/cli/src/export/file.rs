@@ -1,10 +1,11 @@
 //! What the export reads of a rules file that [`Rules`] has checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use tidegate_core::Quota;
 use tidegate_core::gate::Rules;
 
@@ -31,6 +32,9 @@ pub(super) struct Limit {
     pub(super) quotas: Vec<Quota>,
     #[serde(default)]
     pub(super) tiers: BTreeMap<String, IgnoredAny>,
+    /// Whether not all senders have the same numbers.
+    #[serde(default)]
+    pub(super) varies: bool,
 }
 
 /// The limits of a rule.
@@ -55,6 +59,24 @@ pub(super) struct Allowed {
     pub(super) has_keys: bool,
 }
 
+/// Marks the limits whose numbers come from data, and leaves the file's.
+fn mark_varying(file: &mut Value) {
+    let overrides = file.get("overrides").and_then(Value::as_object);
+    let overridden: BTreeSet<String> = overrides
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, of)| of.as_object())
+        .flat_map(|of| of.keys().cloned())
+        .collect();
+    for (name, limit) in file.get_mut("limits").and_then(Value::as_object_mut).into_iter().flatten() {
+        let quotas = limit.get_mut("quotas").and_then(Value::as_array_mut).into_iter().flatten();
+        let from = quotas.filter_map(|quota| quota.as_object_mut()?.remove("limit_from")).count();
+        if from > 0 || overridden.contains(name) {
+            limit["varies"] = true.into();
+        }
+    }
+}
+
 impl Source {
     /// Reads and checks a rules file. `file` is its name, which ends in `.toml` or `.json` and begins each message.
     ///
@@ -66,8 +88,11 @@ impl Source {
             true => toml::from_str(text).map_err(|error| error.to_string()),
             false => serde_json::from_str(text).map_err(|error| error.to_string()),
         };
-        let tables = read.map_err(|error| format!("{file}: {error}"))?;
-        Ok(Self { rules, file: tables })
+        let tables = read.and_then(|mut tables: Value| {
+            mark_varying(&mut tables);
+            serde_json::from_value(tables).map_err(|error| error.to_string())
+        });
+        Ok(Self { rules, file: tables.map_err(|error| format!("{file}: {error}"))? })
     }
 
     /// What is probably a mistake in the file.

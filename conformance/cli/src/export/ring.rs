@@ -34,6 +34,7 @@ struct Task {
     label: String,
     quota: Quota,
     has_tiers: bool,
+    varies: bool,
     /// The places of the rules, in the order of the file.
     rules: Vec<usize>,
 }
@@ -54,7 +55,13 @@ impl<'r> Rings<'r> {
         for (name, rules) in in_order(source) {
             let Some(limit) = source.file.limits.get(name) else { continue };
             for (label, quota) in labelled(name, limit) {
-                let task = Task { label, quota, has_tiers: !limit.tiers.is_empty(), rules: rules.clone() };
+                let task = Task {
+                    label,
+                    quota,
+                    has_tiers: !limit.tiers.is_empty(),
+                    varies: limit.varies,
+                    rules: rules.clone(),
+                };
                 rings.add(&task, &planner, &mut left);
             }
         }
@@ -166,6 +173,9 @@ impl<'r> Planner<'r, '_> {
                  address only"
             }
             ("" | "ip", _) if task.has_tiers => "it has tiers, and the platform does not know a sender's tier",
+            ("" | "ip", _) if task.varies => {
+                "some senders have another number, from limit_from or overrides, and the platform has one for all"
+            }
             ("" | "ip", _) if self.allowed.has_keys => {
                 "the list of allowed senders has keys, and the platform knows the address only"
             }

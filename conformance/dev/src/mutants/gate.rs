@@ -136,6 +136,71 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
     ("no-denials-by-list", "senders on the list deny are limited like others", reads(|call| list(call, "deny"))),
     ("no-exemptions", "senders on the list allow are limited like others", reads(|call| list(call, "allow"))),
     (
+        "header-limit",
+        "a client chooses its limit by a header field",
+        reads(|call| {
+            let sent = call.sender.headers.iter().find(|(name, _)| name == "rpm");
+            let limit = sent.and_then(|(_, value)| value.parse().ok());
+            call.limits.extend(limit.map(|limit| ("rpm".to_string(), limit)));
+        }),
+    ),
+    (
+        "missing-claim-is-unlimited",
+        "a token without the claim that gives the limit has the highest one",
+        reads(|call| {
+            if let Some(claims) = &mut call.claims {
+                claims.entry("rpm").or_insert_with(|| u32::MAX.into());
+            }
+        }),
+    ),
+    (
+        "unreadable-claim-is-the-default",
+        "a claim that is no number is taken for a missing one",
+        reads(|call| {
+            if let Some(claims) = &mut call.claims {
+                claims.retain(|name, value| name != "rpm" || value.is_u64());
+            }
+        }),
+    ),
+    (
+        "ignores-the-maximum",
+        "the claim and the application may give any limit",
+        reads(|call| {
+            for quota in quotas(call) {
+                if let Some(from) = quota.get_mut("limit_from") {
+                    from["max"] = 1_000_000.into();
+                }
+            }
+        }),
+    ),
+    (
+        "another-limit-counts-anew",
+        "a change of the number that is given resets what was used",
+        reads(|call| {
+            let claimed = call.claims.as_ref().and_then(|claims| claims.get("rpm")).and_then(Value::as_u64);
+            if let Some(number) = claimed.or_else(|| call.limits.get("rpm").copied()) {
+                for quota in quotas(call).filter(|quota| quota.get("window_ms").is_some()) {
+                    quota["window_ms"] = (60_000 + number % 1_000).into();
+                }
+            }
+        }),
+    ),
+    (
+        "ignores-overrides",
+        "single keys have the limit of all",
+        reads(|call| _ = call.rules.as_object_mut().map(|rules| rules.remove("overrides"))),
+    ),
+    (
+        "override-of-another",
+        "a subject that is written as an address has that address's override",
+        reads(|call| {
+            if let Some(address) = call.sender.subject.clone().filter(|subject| subject.starts_with("ip:")) {
+                let of = call.rules["overrides"][&address].clone();
+                call.rules["overrides"][format!("sub:{address}")] = of;
+            }
+        }),
+    ),
+    (
         "opens-on-errors",
         "a request that cannot be decided passes",
         Wrong {
@@ -175,6 +240,12 @@ fn each(call: &mut Gated, field: &str) {
     for rule in rules(call).iter_mut().filter_map(Value::as_object_mut) {
         rule.remove(field);
     }
+}
+
+/// The quotas of all limits.
+fn quotas(call: &mut Gated) -> impl Iterator<Item = &mut Value> {
+    let limits = call.rules.get_mut("limits").and_then(Value::as_object_mut).into_iter().flatten();
+    limits.flat_map(|(_, limit)| limit.get_mut("quotas").and_then(Value::as_array_mut).into_iter().flatten())
 }
 
 /// Removes a list of senders.

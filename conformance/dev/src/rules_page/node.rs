@@ -87,8 +87,12 @@ impl<'s> Node<'s> {
     /// Collects the paths of the tables from here on.
     pub(super) fn tables(self, path: &str, found: &mut Vec<String>) {
         let below = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
-        if self.shapes().next().is_some() {
+        if let Some(shape) = self.shapes().next() {
             found.push(path.to_string());
+            // What it shares with the other shapes.
+            for key in shape.keys() {
+                key.node.tables(&below(key.name), found);
+            }
             return;
         }
         let keys = self.keys();

@@ -37,6 +37,9 @@ pub struct Gated {
     /// The keys of the application, by their dimension.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
+    /// The limits that the application gives, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, u64>,
     /// The cost, if it is not the rule's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
@@ -98,8 +101,9 @@ impl Gated {
         let gate = gate(rules, &self.stores, limiter, client_ip)?;
         let keys: Vec<(&str, Key)> = self.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
+        let limits: Vec<(&str, u64)> = self.limits.iter().map(|(name, number)| (name.as_str(), *number)).collect();
         let now = UnixMillis::new(self.now_ms);
-        let mut request = Request::new(&self.method, &self.path, &headers, now).peer(peer).keys(&keys);
+        let mut request = Request::new(&self.method, &self.path, &headers, now).peer(peer).keys(&keys).limits(&limits);
         if let Some(host) = &self.host {
             request = request.with_host(host);
         }

@@ -1,6 +1,6 @@
 //! Rules as a log can be replayed with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -78,6 +78,13 @@ impl Adapted {
         for (name, limit) in tables(&mut rules, "limits") {
             // What a limit admits without loans is what it may admit with them.
             limit.remove("lease");
+            if remove_limits_from(limit) {
+                notes.push(Note::not_applied(
+                    "limit_from of limit",
+                    &name,
+                    "a log has no claims and no numbers of the application, so the file's number applies",
+                ));
+            }
             let by_address = named_quotas(&name, limit);
             if remove_slots(limit) {
                 notes.push(Note::not_applied(
@@ -103,6 +110,7 @@ impl Adapted {
         for name in &left_out {
             rules.get_mut("limits").and_then(Value::as_object_mut).map(|limits| limits.remove(name));
         }
+        keep_overrides(&mut rules);
         let mut rules_with_host = Vec::new();
         let list = rules.get_mut("rules").and_then(Value::as_array_mut);
         for (place, rule) in list.into_iter().flatten().enumerate() {
@@ -220,6 +228,37 @@ impl Adapted {
 impl Note {
     fn not_applied(kind: &str, name: &str, reason: &str) -> Self {
         Self { effect: Effect::NotApplied, of: format!("{kind} {name}"), reason: reason.into() }
+    }
+}
+
+/// Removes `limit_from` of a limit's quotas. Returns whether there was one.
+fn remove_limits_from(limit: &mut Map<String, Value>) -> bool {
+    let all = lists_of_quotas(limit).into_iter().flatten();
+    all.filter_map(|quota| quota.as_object_mut()?.remove("limit_from")).count() > 0
+}
+
+/// Keeps the overrides of quotas that are left.
+fn keep_overrides(rules: &mut Value) {
+    let limits = rules.get_mut("limits").and_then(Value::as_object_mut).map(std::mem::take).unwrap_or_default();
+    let names: BTreeMap<String, BTreeSet<String>> = limits
+        .iter()
+        .map(|(limit, of)| {
+            let mut of = of.as_object().cloned().unwrap_or_default();
+            let quotas = lists_of_quotas(&mut of).into_iter().flatten();
+            let quotas = quotas.filter(|quota| !["penalty", "block"].contains(&algorithm(quota)));
+            (limit.clone(), quotas.filter_map(|quota| Some(quota.get("name")?.as_str()?.to_string())).collect())
+        })
+        .collect();
+    if !limits.is_empty() {
+        rules["limits"] = limits.into();
+    }
+    let Some(overrides) = rules.get_mut("overrides").and_then(Value::as_object_mut) else { return };
+    for of in overrides.values_mut().filter_map(Value::as_object_mut) {
+        of.retain(|limit, numbers| {
+            let (Some(known), Some(numbers)) = (names.get(limit), numbers.as_object_mut()) else { return false };
+            numbers.retain(|quota, _| known.contains(quota) || quota == "limit" && known.len() == 1);
+            !numbers.is_empty()
+        });
     }
 }
 

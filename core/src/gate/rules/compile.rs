@@ -3,6 +3,8 @@
 use std::format_args as args;
 use std::sync::Arc;
 
+use super::api_key::api_key;
+use super::limit_numbers::{LimitFrom, Overrides};
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
 use crate::document::{FileText, Item};
@@ -58,6 +60,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         "lists",
         "stores",
         "limits",
+        "overrides",
         "rules",
     ])?;
     let (ignores_case, exempts_preflights) = (root.has("case_insensitive")?, root.has("exempt_preflights")?);
@@ -74,7 +77,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
             let tiers = tiers(&item)?;
             let claimed = tokens.iter().flat_map(Tokens::dimensions);
             let known = DIMENSIONS.into_iter().chain(claimed).chain(dimensions.iter().map(|name| &**name)).collect();
-            let limits = limits(&item, &tiers, &known)?;
+            let limits = limits(&item, &tiers, &known, tokens.is_some())?;
             (tiers, limits)
         }
         None => Default::default(),
@@ -92,13 +95,14 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
                 policy.ok_or_else(|| item.wrong(name, args!("is unlimited")))
             };
             let rules = StoreRules::new(name, item, &limit)?;
-            let leased = compiler.limits.iter().filter(|limit| limit.lease.is_some());
-            if let Some(Limit { name, .. }) =
-                leased.into_iter().find(|limit| rules.limits().any(|used| *used == *limit.name))
+            let mut around = compiler.limits.iter().filter(|limit| rules.limits().any(|used| *used == *limit.name));
+            if let Some(Limit { name, lease, .. }) =
+                around.find(|limit| limit.lease.is_some() || !limit.from.is_empty())
             {
-                return Err(item.invalid(args!(
-                    "what is asked first or tried is never lent; delete lease from the limit \"{name}\""
-                )));
+                let (what, field) =
+                    if lease.is_some() { ("is never lent", "lease") } else { ("has one number for all", "limit_from") };
+                return Err(item
+                    .invalid(args!("what is asked first or tried {what}; delete {field} from the limit \"{name}\"")));
             }
             stores.push(rules);
             Ok(())
@@ -127,10 +131,14 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
             }
         }
     }
-    let Compiler { tiers, rules, warnings, limits, .. } = compiler;
+    let Compiler { tiers, rules, warnings, mut limits, .. } = compiler;
     let leases = limits.iter().filter_map(|limit| Some((limit.name.clone(), limit.lease?))).collect();
+    let limits_from: Vec<_> = limits.iter_mut().flat_map(|limit| std::mem::take(&mut limit.from)).collect();
+    if let Some(tokens) = &mut tokens {
+        tokens.expected.claim_limits(limits_from.iter().filter_map(LimitFrom::claim));
+    }
     let limits = limits.into_iter().map(|limit| limit.policies).collect();
-    Ok(Rules {
+    let rules = Rules {
         matcher: Matcher::new(rules.iter().map(|rule| &rule.pattern)),
         ignores_case,
         exempts_preflights,
@@ -150,7 +158,14 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         allowed,
         denied,
         warnings,
-    })
+        limits_from,
+        overrides: Overrides::default(),
+        fixed: Vec::new(),
+    };
+    match root.field("overrides") {
+        Some(item) => Ok(Rules { overrides: Overrides::new(rules.overrides_of(&item)?), ..rules }),
+        None => Ok(rules),
+    }
 }
 
 /// The dimensions that the file declares as given by the application.
@@ -191,6 +206,8 @@ struct Limit {
     name: Box<str>,
     policies: Vec<Option<Policy>>,
     lease: Option<Lease>,
+    /// What gives its quotas their limits.
+    from: Vec<LimitFrom>,
 }
 
 /// The policy of a combination of limits, for a tier.
@@ -229,46 +246,76 @@ fn tiers(limits: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     Ok(tiers)
 }
 
-fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>) -> Result<Vec<Limit>, Error> {
+fn limits(limits: &Item<'_>, tiers: &[Box<str>], known: &Vec<&str>, has_tokens: bool) -> Result<Vec<Limit>, Error> {
     let mut found = Vec::new();
     limits.entries(&mut |name, limit| {
         limit.only(&["quotas", "charge_denied", "group_by", "lease", "tiers"])?;
-        let policy = |quotas: &Item<'_>| policy(name, limit, quotas, &|item| dimension(item, known));
+        let policy = |quotas: &Item<'_>| policy(name, limit, quotas, &|item| dimension(item, known), &["limit_from"]);
         let usual = policy(limit)?;
+        let mut from = limits_from(limit, &usual, 0, has_tokens)?;
         let mut policies = vec![Some(usual.clone())];
-        for tier in tiers {
+        for (place, tier) in tiers.iter().enumerate() {
             let own = limit.field("tiers");
             policies.push(match own.as_ref().and_then(|own| own.field(tier)) {
-                None => Some(usual.clone()),
+                None => {
+                    from.extend(limits_from(limit, &usual, place + 1, has_tokens)?);
+                    Some(usual.clone())
+                }
                 Some(item) => {
                     item.only(&["quotas", "unlimited"])?;
                     let unlimited = item.has("unlimited")?;
                     match (item.field("quotas").is_some(), unlimited) {
                         (false, true) => None,
-                        (true, false) => Some(policy(&item)?),
+                        (true, false) => {
+                            let policy = policy(&item)?;
+                            from.extend(limits_from(&item, &policy, place + 1, has_tokens)?);
+                            Some(policy)
+                        }
                         _ => return Err(item.invalid(args!("write either quotas or unlimited = true"))),
                     }
                 }
             });
         }
         let lease = match limit.field("lease") {
-            Some(item) => leased(&item, policies.iter().flatten())?,
+            Some(item) => leased(&item, policies.iter().flatten(), &from)?,
             None => None,
         };
-        found.push(Limit { name: name.into(), policies, lease });
+        found.push(Limit { name: name.into(), policies, lease, from });
         Ok(())
     })?;
     Ok(found)
 }
 
-/// The lease of a limit. `policies` are those of all tiers.
-fn leased<'a>(item: &Item<'_>, policies: impl Iterator<Item = &'a Policy> + Clone) -> Result<Option<Lease>, Error> {
+/// What gives the quotas of a policy their limits, in the table that has them.
+fn limits_from(table: &Item<'_>, policy: &Policy, tier: usize, has_tokens: bool) -> Result<Vec<LimitFrom>, Error> {
+    let (mut found, mut place) = (Vec::new(), 0_usize);
+    table.required("quotas")?.each(&mut |item| {
+        place += 1;
+        let Some(from) = item.field("limit_from") else { return Ok(()) };
+        let unnamed =
+            || if policy.quotas().len() == 1 { policy.name().into() } else { format!("{}-{place}", policy.name()) };
+        let name = item.field("name").map_or_else(|| Ok(unnamed()), |name| name.text().map(Into::into))?;
+        for quota in policy.quotas().iter().filter(|quota| quota.name() == name) {
+            found.push(LimitFrom::new(&from, policy.name(), tier, quota, has_tokens)?);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The lease of a limit. `policies` are those of all tiers, and `from` what gives their quotas other limits.
+fn leased<'a>(
+    item: &Item<'_>,
+    policies: impl Iterator<Item = &'a Policy> + Clone,
+    from: &[LimitFrom],
+) -> Result<Option<Lease>, Error> {
     let lease = lease(item)?;
     let refused = lease.and_then(|_| policies.clone().find_map(|policy| lending::supports(policy).err()));
     if let Some(error) = refused {
         return Err(item.invalid(args!("{error}, or delete lease")));
     }
-    let limits = policies.flat_map(Policy::quotas).map(|quota| quota.rule().limit());
+    let limits =
+        policies.flat_map(Policy::quotas).map(|quota| quota.rule().limit()).chain(from.iter().map(LimitFrom::min));
     match (lease.map(|lease| lease.grace), limits.min()) {
         (Some(grace), Some(least)) if grace > least => {
             Err(item.invalid(args!("a grace of {grace} is more than the limit of {least}; write at most {least}")))
@@ -508,15 +555,4 @@ impl Compiler {
         }
         Ok((header, found))
     }
-}
-
-/// The text of an API key's key, by its hash. `item` is where it is written.
-fn api_key(hash: &str, item: &Item<'_>) -> Result<Box<str>, Error> {
-    if hash.len() == 32 && hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-        return Ok(["key:", hash].concat().into());
-    }
-    // It may be the secret itself.
-    Err(item.invalid(args!(
-        "this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256"
-    )))
 }

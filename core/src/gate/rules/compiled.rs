@@ -29,6 +29,10 @@ impl Bytes for Rules {
             allowed,
             denied,
             warnings,
+            limits_from,
+            overrides,
+            // Known to the gate.
+            fixed: _,
         } = self;
         ignores_case.write(to);
         exempts_preflights.write(to);
@@ -45,6 +49,8 @@ impl Bytes for Rules {
         allowed.write(to);
         denied.write(to);
         warnings.write(to);
+        limits_from.write(to);
+        overrides.write(to);
     }
 
     fn read(from: &mut BytesReader<'_>) -> Option<Self> {
@@ -70,6 +76,9 @@ impl Bytes for Rules {
             allowed: Bytes::read(from)?,
             denied: Bytes::read(from)?,
             warnings: Bytes::read(from)?,
+            limits_from: Bytes::read(from)?,
+            overrides: Bytes::read(from)?,
+            fixed: Vec::new(),
         })
     }
 }

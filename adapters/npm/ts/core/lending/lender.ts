@@ -85,8 +85,8 @@ export function canLend({ dimensions, chargeDenied, quotas }: Policy): boolean {
 }
 
 /** What is wrong with a grace, if a key whose limit is less would get all of it by grace. */
-export function tooMuchGrace(grace: number, policies: readonly (Policy | undefined)[]): string | undefined {
-  const least = Math.min(...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
+export function tooMuchGrace(grace: number, policies: readonly (Policy | undefined)[], mins: readonly number[] = []): string | undefined {
+  const least = Math.min(...mins, ...policies.flatMap((policy) => policy?.quotas.map(({ rule }) => rule.limit) ?? []));
   return grace > least ? `a grace of ${grace} is more than the limit of ${least}; write at most ${least}` : undefined;
 }
 

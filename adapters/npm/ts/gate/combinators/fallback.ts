@@ -5,7 +5,7 @@ import { ALLOWED, DENIED, FROM_FALLBACK, FROM_LEASE, NEVER_ADMISSIBLE, ORIGIN, R
 import { isStoreFailure, kindOf, TidegateError } from "../../error.js";
 import type { Layer } from "../../layer.js";
 import { CHECK, type Question } from "../../question.js";
-import { share } from "../rules_policy.js";
+import { type RulesPolicy, share } from "../rules_policy.js";
 import { BackupCharges } from "./backup_charges.js";
 import { Breaker } from "./breaker.js";
 import { checkPolicy } from "./store_support.js";
@@ -135,7 +135,7 @@ export class Fallback implements Layer {
 
   /** The part of a policy that is admitted without the store, made once. */
   #share(policy: Policy): Policy | undefined {
-    if (!this.#shares.has(policy)) this.#shares.set(policy, share(policy, this.#percent));
+    if (!this.#shares.has(policy)) this.#shares.set(policy, share(policy as RulesPolicy, this.#percent));
     return this.#shares.get(policy);
   }
 }

@@ -4,14 +4,16 @@ import { MAX_UNITS } from "../../core/arithmetic.js";
 import { TidegateError } from "../../error.js";
 import type { Lease } from "../../question.js";
 import { RulesPolicy } from "../rules_policy.js";
+import { apiKey } from "./api_key.js";
 import { DIMENSIONS } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
-import { type Limit, limitsOf, tiersOf } from "./limits.js";
+import { limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
 import { Matcher } from "./matcher.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
+import { NEEDS_NUMBERS } from "./needs_numbers.js";
 import { quoted } from "./quoted_text.js";
-import { knownDimensions, type Responses, type Rule, type Rules } from "./rules.js";
+import type { Limit, LimitNumbers, Responses, Rule, Rules } from "./rules.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";
 import { suggestion } from "./suggestion.js";
 import { tokensOf } from "./token_rules.js";
@@ -22,15 +24,15 @@ const SPREAD_MAX = 3_600_000;
 /** The longest time in which a charge can be settled. */
 const SETTLE_WITHIN_MAX = 7 * 86_400_000;
 
-const FIELDS = ["$schema", "case_insensitive", "exempt_preflights", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "rules"];
+const FIELDS = ["$schema", "case_insensitive", "exempt_preflights", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "overrides", "rules"];
 
 const RULE_FIELDS = [
   ...["name", "host", "path", "methods", "headers", "bot_score_below", "limits", "cost", "estimate", "store"],
   ...["on_failure", "settle_within_ms", "invalid_token", "challenge"],
 ];
 
-/** The rules of a file. Throws what is wrong with it, with its position. */
-export function compile(root: FileValue): Rules {
+/** The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data. */
+export function compile(root: FileValue, numbers?: LimitNumbers): Rules {
   root.only(FIELDS);
   const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
@@ -38,7 +40,7 @@ export function compile(root: FileValue): Rules {
   const tokens = tokenTable && tokensOf(tokenTable);
   const dimensions = declared ? dimensionsOf(declared) : [];
   const tiers = limitTable ? tiersOf(limitTable) : [];
-  const limits = limitTable ? limitsOf(limitTable, tiers, knownDimensions({ tokens, dimensions })) : [];
+  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions }, numbers) : [];
   const compiler = new Compiler(limits, tiers, ignoresCase);
   root.field("rules")?.each((rule) => compiler.add(rule));
   const { rules, warnings } = compiler;
@@ -55,8 +57,11 @@ export function compile(root: FileValue): Rules {
   const responses = responsesOf(root.field("responses"));
   lists?.only(["allow", "deny"]);
   const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
-  const policies = limits.map((limit) => limit.policies);
-  return { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits: policies, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings };
+  const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers };
+  const overrides = root.field("overrides");
+  if (overrides && !numbers) throw overrides.invalid(NEEDS_NUMBERS);
+  if (overrides) numbers!.override(overrides, compiled);
+  return compiled;
 }
 
 /** The dimensions that the file declares as given by the application. */
@@ -98,13 +103,6 @@ function apiKeysOf(item: FileValue, tiers: readonly string[], warnings: string[]
   });
   if (apiKeyHeader === undefined && apiKeys.size > 0) throw item.invalid('no header; write header = "x-api-key"');
   return { apiKeyHeader, apiKeys };
-}
-
-/** The key of an API key, by its hash. `item` is where it is written. */
-function apiKey(hash: string, item: FileValue): string {
-  if (/^[\da-f]{32}$/.test(hash)) return `key:${hash}`;
-  // It may be the secret itself.
-  throw item.invalid("this is not the hash of an API key; write 32 hexadecimal digits in lower case, the first half of its SHA-256");
 }
 
 /** The address of a challenge, which needs no escapes in JSON. */
@@ -158,8 +156,9 @@ class Compiler {
   store(name: string, item: FileValue): StoreRules {
     const found = storeOf(name, item, (item, name) => this.#limits[this.#place(item, name)]!.policies[0]!);
     const used = limitsAround(found);
-    const leased = this.#limits.find((limit) => limit.lease && used.includes(limit.name));
-    if (leased) throw item.invalid(`what is asked first or tried is never lent; delete lease from the limit "${leased.name}"`);
+    const wrong = this.#limits.find(({ name, lease, mins }) => (lease || mins.length > 0) && used.includes(name));
+    const [what, field] = wrong?.lease ? ["is never lent", "lease"] : ["has one number for all", "limit_from"];
+    if (wrong) throw item.invalid(`what is asked first or tried ${what}; delete ${field} from the limit "${wrong.name}"`);
     return found;
   }
 

@@ -104,7 +104,7 @@ export function policyFor(rules: Rules, applied: readonly Rule[], tier: number |
   const place = tier === undefined ? 0 : tier + 1;
   const name = `${place}:${limits.join()}`;
   if (!known.has(name)) {
-    const policies = limits.flatMap((limit) => rules.limits[limit]![place] ?? []);
+    const policies = limits.flatMap((limit) => rules.limits[limit]!.policies[place] ?? []);
     const policy = policies.length > 0 ? RulesPolicy.joined(policies) : undefined;
     if (known.size >= JOINED_MAX) known.clear();
     known.set(name, policy);

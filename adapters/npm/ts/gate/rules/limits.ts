@@ -6,14 +6,8 @@ import { SENDER } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
 import { quotasOf } from "./quotas.js";
 import { quoted } from "./quoted_text.js";
+import { knownDimensions, type Limit, type LimitNumbers, type Rules } from "./rules.js";
 import { suggestion } from "./suggestion.js";
-
-/** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
-export interface Limit {
-  readonly name: string;
-  readonly policies: readonly (RulesPolicy | undefined)[];
-  readonly lease: Lease | undefined;
-}
 
 /** The names of all tiers, sorted. */
 export function tiersOf(limits: FileValue): string[] {
@@ -21,31 +15,36 @@ export function tiersOf(limits: FileValue): string[] {
   return [...new Set(names.flat())].sort();
 }
 
-/** The limits of a file. `known` are all dimensions that there are. */
-export function limitsOf(limits: FileValue, tiers: readonly string[], known: readonly string[]): Limit[] {
-  const by = (item: FileValue) => dimension(item, known);
+/** The limits of a file. `known` has all dimensions that there are, and `numbers` takes numbers from data. */
+export function limitsOf(limits: FileValue, tiers: readonly string[], known: Pick<Rules, "tokens" | "dimensions">, numbers?: LimitNumbers): Limit[] {
+  const by = (item: FileValue) => dimension(item, knownDimensions(known));
   return limits.entries((name, limit) => {
     limit.only(["quotas", "charge_denied", "group_by", "lease", "tiers"]);
     const chargeDenied = limit.has("charge_denied");
     const policy = (item: FileValue) => {
       const group = limit.field("group_by");
       const groupBy = group && by(group);
-      const quotas = quotasOf(item, by);
+      const quotas = quotasOf(item, by, numbers);
       item.checkedName("name", name);
       return item.placing(() => RulesPolicy.ofLimit(name, quotas, chargeDenied, groupBy), inFile);
     };
-    const usual = policy(limit);
-    const own = tiers.map((tier) => {
+    const mins: number[] = [];
+    const taking = (item: FileValue, made: RulesPolicy, tier: number) => {
+      mins.push(...(numbers?.take(item, made, tier, known.tokens !== undefined) ?? []));
+      return made;
+    };
+    const usual = taking(limit, policy(limit), 0);
+    const own = tiers.map((tier, nth) => {
       const item = limit.field("tiers")?.field(tier);
-      if (!item) return usual;
+      if (!item) return taking(limit, usual, nth + 1);
       item.only(["quotas", "unlimited"]);
       const isUnlimited = item.has("unlimited");
       if (isUnlimited === Boolean(item.field("quotas"))) throw item.invalid("write either quotas or unlimited = true");
-      return isUnlimited ? undefined : policy(item);
+      return isUnlimited ? undefined : taking(item, policy(item), nth + 1);
     });
     const policies = [usual, ...own];
     const lease = limit.field("lease");
-    return { name, policies, lease: lease && leaseOf(lease, policies) };
+    return { name, policies, lease: lease && leaseOf(lease, policies, mins), mins };
   });
 }
 
@@ -66,7 +65,7 @@ function inFile(message: string): string {
 }
 
 /** The lease of a limit: `true`, `false`, or a table of the bounds. */
-function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]): Lease | undefined {
+function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[], mins: readonly number[]): Lease | undefined {
   const { isOn } = item;
   if (isOn === undefined) item.only(["slice", "lifetime_ms", "grace"]);
   const slice = item.numberIn("slice", 1, MAX_UNITS) ?? 50;
@@ -75,7 +74,7 @@ function leaseOf(item: FileValue, policies: readonly (RulesPolicy | undefined)[]
   if (isOn === false) return undefined;
   const refused = policies.find((policy) => policy && !canLend(policy));
   if (refused) throw item.invalid(`${unlendable(refused)}, or delete lease`);
-  const wrong = tooMuchGrace(grace, policies);
+  const wrong = tooMuchGrace(grace, policies, mins);
   if (wrong) throw item.invalid(wrong);
   return { slice, lifetimeMs, grace };
 }

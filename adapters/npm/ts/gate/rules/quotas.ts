@@ -1,7 +1,9 @@
 import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import { ALGORITHMS } from "../rules_policy.js";
+import { ALGORITHMS, PENALTIES } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
+import { NEEDS_NUMBERS } from "./needs_numbers.js";
+import type { LimitNumbers } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
@@ -22,17 +24,20 @@ const NUMBERS: readonly Numbers[] = [
   { cap_ms: "amount" },
 ];
 
-/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. */
-export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string): ReadyQuota[] {
-  return limit.required("quotas").each((item) => quota(item, dimension));
+/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. `numbers` reads `limit_from`. */
+export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, numbers: LimitNumbers | undefined): ReadyQuota[] {
+  return limit.required("quotas").each((item) => quota(item, dimension, numbers));
 }
 
-function quota(item: FileValue, dimension: (item: FileValue) => string): ReadyQuota {
+function quota(item: FileValue, dimension: (item: FileValue) => string, fromData: LimitNumbers | undefined): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
   if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
   const numbers = NUMBERS[algorithm]!;
-  item.only(["algorithm", "name", "by", ...Object.keys(numbers)]);
+  // A penalty has no limit.
+  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from"])]);
+  const from = item.field("limit_from");
+  if (from && !fromData) throw from.invalid(NEEDS_NUMBERS);
   const quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
   for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
   const name = item.field("name")?.text;
@@ -43,8 +48,12 @@ function quota(item: FileValue, dimension: (item: FileValue) => string): ReadyQu
   return quota;
 }
 
+/** A message about a number, with the names of a rules file. */
+export function renamed(message: string): string {
+  return message.replace(/\b(window|per|lifetime|base|cap)Ms\b/g, "$1_ms");
+}
+
 /** A message about a number, with the names of a rules file, and with the number as it is written there. */
 function inFile(item: FileValue, message: string): string {
-  const renamed = message.replace(/\b(window|per|lifetime|base|cap)Ms\b/g, "$1_ms");
-  return renamed.replace(/^(\w+): \d+/, (_, name: string) => `${name}: ${item.required(name).node.bare}`);
+  return renamed(message).replace(/^(\w+): \d+/, (_, name: string) => `${name}: ${item.required(name).node.bare}`);
 }

@@ -1,7 +1,10 @@
 import type { Look } from "../../core/response.js";
+import type { TidegateError } from "../../error.js";
 import type { Lease } from "../../question.js";
 import type { RulesPolicy } from "../rules_policy.js";
 import { DIMENSIONS } from "./dimension_names.js";
+import type { FileValue } from "./file_value.js";
+import type { Node } from "./json.js";
 import type { List } from "./lists.js";
 import type { Matcher } from "./matcher.js";
 import type { Pattern } from "./pattern.js";
@@ -39,8 +42,7 @@ export interface Rules {
   readonly rules: readonly Rule[];
   /** Those whose keys the application gives. */
   readonly dimensions: readonly string[];
-  /** The policies of each limit, as in a rule. */
-  readonly limits: readonly (readonly (RulesPolicy | undefined)[])[];
+  readonly limits: readonly Limit[];
   /** Sorted. */
   readonly tiers: readonly string[];
   readonly apiKeyHeader: string | undefined;
@@ -54,7 +56,55 @@ export interface Rules {
   readonly denied: List;
   /** What is probably a mistake, each with its position. */
   readonly warnings: readonly string[];
+  /** What gives limits other numbers than the file's. Undefined if the gate takes none. */
+  readonly numbers: LimitNumbers | undefined;
 }
+
+/** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
+export interface Limit {
+  readonly name: string;
+  readonly policies: readonly (RulesPolicy | undefined)[];
+  readonly lease: Lease | undefined;
+  /** The least numbers of its quotas that take others than the file's. */
+  readonly mins: readonly number[];
+}
+
+/** The sender of a request, as far as its numbers depend on it. */
+export interface Counted {
+  readonly tier: number | undefined;
+  readonly options: { readonly limits?: Readonly<Record<string, number | undefined>> | undefined };
+  key(dimension: string): string;
+  claim(name: string): Node | undefined;
+}
+
+/** What applies to a request, for people. */
+export interface ExplainedNumbers {
+  readonly policy: RulesPolicy;
+  /** Where the number of a quota comes from, by its place, such as `, by an override`. */
+  readonly from: ReadonlyMap<number, string>;
+  /** Why nothing applies. */
+  readonly error?: TidegateError;
+}
+
+/** The numbers of one file's limits. */
+export interface LimitNumbers {
+  /** Reads `limit_from` of the quotas in a table, and returns the least numbers that may apply. */
+  take(table: FileValue, policy: RulesPolicy, tier: number, hasTokens: boolean): number[];
+  /** Reads the table `overrides` of the rules file. */
+  override(table: FileValue, rules: Rules): void;
+  /** Reads the file that has nothing but overrides. */
+  reload(root: FileValue, rules: Rules): void;
+  /** Fits the rules to their stores: of those in `fixed`, the platform has the numbers. Throws if a request may have another. */
+  fit(rules: Rules, fixed: readonly Rule[]): void;
+  /** Throws unless each number of the application is one that a limit takes. */
+  check(given: unknown): void;
+  /** A policy with the numbers that apply to a request. Throws if one cannot be read. */
+  policy(policy: RulesPolicy, sender: Counted): RulesPolicy;
+  explain(policy: RulesPolicy, sender: Counted): ExplainedNumbers;
+}
+
+/** Makes those of a file. `before` are those that it replaces, whose file of overrides stays. */
+export type MakeLimitNumbers = (before?: LimitNumbers) => LimitNumbers;
 
 /** How responses look. */
 export interface Responses extends Look {

@@ -114,8 +114,9 @@ export class Counts implements Store {
     return this.#leave(isolate!.learnt(this.#asked(question), note, found));
   }
 
-  #asked({ key: text, kind, now, cost }: Question): KeyCheck {
-    const [policy, key] = [this.#policy, this.#core.keyOf(text)];
+  #asked({ policy: asked, key: text, kind, now, cost }: Question): KeyCheck {
+    const policy = asked.text === this.#core.policy.text ? this.#policy : shared(asked);
+    const key = this.#core.keyOf(text);
     return { policy, key, name: `tg1:${policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }
 

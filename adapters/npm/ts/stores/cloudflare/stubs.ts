@@ -58,8 +58,10 @@ export class Stubs extends Asking<Words> {
 
   protected override words(question: Question, loan: LoanQuestion | undefined): Words {
     const { place, rows } = this.core.storage(question);
+    const { policy } = question;
+    const quotas = policy.text === this.core.policy.text ? this.#quotas : writtenQuotas(policy);
     // The capabilities leave no policy without a place.
-    return [objectOf(place!, this.#options.shards), writtenCall(this.core, question, loan, this.#quotas, rows, this.#options)];
+    return [objectOf(place!, this.#options.shards), writtenCall(this.core, question, loan, quotas, rows, this.#options)];
   }
 
   protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
@@ -104,7 +106,7 @@ export class Stubs extends Asking<Words> {
   protected override read({ question, noted }: Call, answer: unknown): undefined {
     const { loan } = noted as Asked<Words>;
     this.#hasAnswered = true;
-    const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, this.core.policy);
+    const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, question.policy);
     if (loan) this.lent(question, loan, read);
     else this.core.decision = read.decision;
   }

@@ -54,7 +54,6 @@ interface Place {
 /** Counts in the memory of this process. */
 export class Memory implements Runner {
   readonly #core: ExactCore;
-  readonly #policy: Policy;
   readonly #rows: readonly Rows[];
   readonly #answers: Answers;
   readonly #maxKeys: number;
@@ -64,14 +63,13 @@ export class Memory implements Runner {
 
   constructor(core: ExactCore, { maxKeys, whenFull } = BOUNDS, tell?: (message: string) => void) {
     this.#core = core;
-    this.#policy = core.policy;
     this.#rows = core.policy.dimensions.map((dimension) => known(dimensions, dimension.id, () => new Rows(core.policy, dimension)));
     this.#answers = known(answers, core.policy.id, () => new Answers());
     [this.#maxKeys, this.#whenFull, this.#tell] = [maxKeys, whenFull, tell];
   }
 
   answer(question: Question): true {
-    const { sole } = this.#policy;
+    const { sole } = question.policy;
     if (sole && question.kind === CHECK && question.token === undefined && this.#counted(sole, question)) return true;
     this.#core.verify(question);
     this.#core.decision = this.#answer(question, this.#places(question));
@@ -79,9 +77,8 @@ export class Memory implements Runner {
   }
 
   /** Decides on a check by the only quota. Whether the key has a count of its own, or gets one. */
-  #counted(sole: Rule, { key, now, cost }: Question): boolean {
+  #counted(sole: Rule, { key, now, cost, policy: { retention } }: Question): boolean {
     const rows = this.#rows[0]!;
-    const { retention } = this.#policy;
     rows.tend(now, retention);
     let name = key;
     let place = rows.findText(key);
@@ -107,21 +104,20 @@ export class Memory implements Runner {
   }
 
   #answer(question: Question, places: Place[]): Decision {
-    const { now, cost, extra, kind, token } = question;
-    const policy = this.#policy;
+    const { policy, now, cost, extra, kind, token } = question;
     for (const { rows } of places) rows.tend(now, policy.retention);
     if (kind === CHECK || kind === SETTLE || kind === BLOCK) this.#makeRoom(places, now);
     switch (kind) {
       case PEEK:
         return peek(policy, statesOf(policy, places), now, cost);
       case REFUND:
-        return this.#change(now, places, (states) => (refund(policy, states, extra, now, cost), []));
+        return this.#change(question, places, (states) => (refund(policy, states, extra, now, cost), []));
       case BLOCK:
         // A block would be of all keys that share the count.
         if (places.some(({ dimension: { first, end }, rows, key }) => this.#shares(rows, key) && policy.quotas.slice(first, end).some(({ rule }) => blocks(rule)))) {
           throw ["refused", "the memory is full, and a block would be of all keys that share a count"];
         }
-        return this.#change(now, places, (states) => (block(policy, states, now, extra), []));
+        return this.#change(question, places, (states) => (block(policy, states, now, extra), []));
       case RESET:
         for (const { rows, key } of places) rows.delete(key);
         return [];
@@ -133,14 +129,14 @@ export class Memory implements Runner {
   }
 
   #decide(question: Question, places: readonly Place[]): Decision {
-    const { now, cost } = question;
-    return this.#change(now, places, (states) => decide(this.#policy, states, now, cost, this.#core.chargeId(question)));
+    const { policy, now, cost } = question;
+    return this.#change(question, places, (states) => decide(policy, states, now, cost, this.#core.chargeId(question)));
   }
 
   /** Decides on a check with a token, once. */
   #once(question: Question, token: string, places: readonly Place[]): Decision {
-    const { now, cost, extra } = question;
-    const [policy, kept, name] = [this.#policy, this.#answers, nameOf(namesOf(places), token)];
+    const { policy, now, cost, extra } = question;
+    const [kept, name] = [this.#answers, nameOf(namesOf(places), token)];
     const first = kept.recall(name, question);
     if (first) {
       first[REPLAY] = 1;
@@ -155,10 +151,9 @@ export class Memory implements Runner {
   }
 
   #settle(question: Question, places: readonly Place[]): Decision {
-    const { now, cost, token = "" } = question;
-    const policy = this.#policy;
+    const { policy, now, cost, token = "" } = question;
     const charge = this.#answers.take(nameOf(namesOf(places), token), question, this.#core.chargeId(question));
-    if (charge) this.#change(now, places, (states) => (settle(policy, states, charge, now, cost < 0 ? charge.cost : cost), []));
+    if (charge) this.#change(question, places, (states) => (settle(policy, states, charge, now, cost < 0 ? charge.cost : cost), []));
     const standing = peek(policy, statesOf(policy, places), now, 0);
     standing[REPLAY] = Number(!charge);
     return standing;
@@ -188,8 +183,7 @@ export class Memory implements Runner {
     this.#tell = undefined;
   }
 
-  #places({ key, others }: Question): Place[] {
-    const { dimensions, group } = this.#policy;
+  #places({ key, others, policy: { dimensions, group } }: Question): Place[] {
     const keys = [...others, key].map((text) => this.#core.keyOf(text));
     const at = group ? dimensions.indexOf(group) : -1;
     // No key has a bar.
@@ -198,8 +192,7 @@ export class Memory implements Runner {
   }
 
   /** Changes the states of a question's keys, and stores those that have changed. */
-  #change(now: number, places: readonly Place[], change: (states: State[]) => Decision): Decision {
-    const policy = this.#policy;
+  #change({ policy, now }: Question, places: readonly Place[], change: (states: State[]) => Decision): Decision {
     const before = statesOf(policy, places);
     const after = copied(policy.quotas, before);
     const answer = change(after);

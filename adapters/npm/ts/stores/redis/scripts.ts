@@ -41,7 +41,7 @@ export abstract class Scripts extends Asking<Words> {
   protected abstract carry(command: Command, call: Call): Promise<unknown>;
 
   protected override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Words {
-    const script = loan || isLent ? LENDING : scriptFor(this.core, question, this.#options, this.borrows);
+    const script = loan || isLent ? LENDING : scriptFor(question, this.#options, this.borrows);
     return { command: ["evalsha", sha1Of(script, this.#options.keyLocking), ...words(this.core, question, script, this.#options, loan)], script };
   }
 
@@ -83,7 +83,7 @@ export abstract class Scripts extends Asking<Words> {
     if (call.way !== "joined") this.#has[what.script] = true;
     if (question.kind === RESET) return undefined;
     if (loan) {
-      this.lent(question, loan, lent(this.core, question, loan.question, this.#options, result));
+      this.lent(question, loan, lent(question, loan.question, this.#options, result));
       return undefined;
     }
     const decision = answer(this.core, question, what.script, this.#options, result);

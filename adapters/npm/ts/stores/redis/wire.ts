@@ -28,7 +28,8 @@ export interface WireOptions {
 }
 
 /** The script to ask first. If it has no answer, `LENDING` has. `lends` if states probably have loans. */
-export function scriptFor({ policy }: Core, question: Question, { isTimeless }: WireOptions, lends: boolean): Script {
+export function scriptFor(question: Question, { isTimeless }: WireOptions, lends: boolean): Script {
+  const { policy } = question;
   if (question.kind === RESET || (lends && onceToken(question) === undefined && canLend(policy))) return LENDING;
   return isPlain(policy, question, isTimeless) ? PLAIN : GENERAL;
 }
@@ -49,12 +50,12 @@ export function words(core: Core, question: Question, script: Script, options: W
   const token = onceToken(question);
   const rows = names.rows.map((row) => (names.place === undefined ? `{${row}}` : `{${names.place}}${row.slice(names.place.length)}`));
   if (token !== undefined) rows.push(onceKey(names, rows, token));
-  const rest = script === PLAIN ? plain(core, question, options) : general(core, question, options);
+  const rest = script === PLAIN ? plain(question, options) : general(core, question, options);
   if (script === LENDING) rest.unshift(loan ? loanWord(loan) : "");
   return [String(rows.length), ...rows, ...rest];
 }
 
-function plain({ policy }: Core, { cost, now }: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
+function plain({ policy, cost, now }: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
   const { code, amount, unit, last } = policy.quotas[0]!.rule;
   const hasTtl = minTtlMs > 1;
   const given = [code, amount, unit, cost];
@@ -66,7 +67,7 @@ function plain({ policy }: Core, { cost, now }: Question, { isTimeless, minTtlMs
 
 function general(core: Core, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
   const { kind, cost, now, extra, token } = question;
-  const { quotas, dimensions, chargeDenied, holdsSlots, longestSlot } = core.policy;
+  const { quotas, dimensions, chargeDenied, holdsSlots, longestSlot } = question.policy;
   const counts = dimensions.length > 1 ? dimensions.map(({ first, end }) => end - first).join("") : "";
   const isReset = kind === RESET;
   const amount = kind === BLOCK ? extra : isReset ? 0 : kind === SETTLE && cost < 0 ? "-" : cost;
@@ -105,7 +106,7 @@ function loanWord({ wanted, within, owed, lifetime, back }: LoanQuestion): strin
 /** Reads the answer of a script. Undefined if the state is one for `LENDING`. */
 export function answer(core: Core, question: Question, script: Script, { isTimeless }: WireOptions, text: string): Decision | undefined {
   if (text === "" && script !== LENDING) return undefined;
-  const { policy } = core;
+  const { policy } = question;
   const tells = isTimeless || onceToken(question) !== undefined;
   const { isAdmitted, isReplay, now, cost, state } = told(question, tells, text);
   const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
@@ -129,9 +130,10 @@ export function answer(core: Core, question: Question, script: Script, { isTimel
 }
 
 /** Reads the answer of `LENDING` to a borrower's question. Throws for a loan that is not safe. */
-export function lent({ policy }: Core, question: Question, loan: LoanQuestion, { isTimeless }: WireOptions, text: string): LoanAnswer {
+export function lent(question: Question, loan: LoanQuestion, { isTimeless }: WireOptions, text: string): LoanAnswer {
   const end = text.lastIndexOf(">");
   if (end < 0) throw noAnswer(text);
+  const { policy } = question;
   const { isAdmitted, now, cost, state } = told(question, isTimeless, text.slice(0, end));
   const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
   verify(policy, states, now);
