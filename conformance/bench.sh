@@ -29,7 +29,7 @@ run() {
     core) cargo bench --quiet --package tidegate-core --bench core ;;
     gate) cargo bench --quiet --package tidegate-core --features toml --bench gate ;;
     memory) cargo bench --quiet --package tidegate-core --bench memory ;;
-    layers) cargo bench --quiet --package tidegate-tower --bench layers ;;
+    layers) cargo bench --quiet --package tidegate-tower --bench layers --bench axum ;;
     objects) cargo bench --quiet --package tidegate-cloudflare --features durable-objects --bench keys ;;
     redis) cargo bench --quiet --package tidegate-redis --bench redis ;;
     npm) (cd adapters/npm && ./build.sh && npm run --silent bench) ;;

@@ -814,7 +814,7 @@ describe("the borrowers", async () => {
     const isolate = new Isolate(bridge, policyOf(new Random(3), 2 ** 20), { slice: 50, lifetime: 5_000, deadline: 1_000, grace: 0 }, false);
     let plain = 0;
     // There are always more of the last lifetime than there is room for.
-    for (let nth = 0; nth < 40_000; nth++) plain += Number(!isolate.ask(`sub:${nth}`, 1, START + Math.floor(nth / 4)).asked);
+    for (let nth = 0; nth < 80_000; nth++) plain += Number(!isolate.ask(`sub:${nth}`, 1, START + Math.floor(nth / 8)).asked);
     assert.ok(plain > 1_000, `${plain}`);
   });
 
@@ -823,11 +823,11 @@ describe("the borrowers", async () => {
     const [isolate, server] = [new Isolate(bridge, made, { slice: 50, lifetime: 5_000, deadline: 1_000, grace: 1 }, false), new Server(made.policy)];
     const read = (call, { text, answer } = server.answer(call, false)) => isolate.read(call, text, answer);
     const isAsked = (nth, now) => isolate.ask(`sub:${nth}`, 1, now)?.asked !== undefined;
-    for (let nth = 0; nth < 16_384; nth++) assert.equal(isAsked(nth, START), false);
+    for (let nth = 0; nth < 32_768; nth++) assert.equal(isAsked(nth, START), false);
     isolate.due(START).forEach((call) => read(call));
     // Each is at its limit. Some are forgotten now, and so none that is new gets a grace.
-    for (let nth = 16_384; nth < 16_400; nth++) assert.equal(isAsked(nth, START + 6_000), true);
-    assert.equal(isAsked(16_400, START - (START % 86_400_000) + 86_410_000), false);
+    for (let nth = 32_768; nth < 32_784; nth++) assert.equal(isAsked(nth, START + 6_000), true);
+    assert.equal(isAsked(32_784, START - (START % 86_400_000) + 86_410_000), false);
   });
 
   test("forget half of what was spent after two lifetimes", () => {

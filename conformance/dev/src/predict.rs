@@ -60,8 +60,10 @@ fn emulator(target: &str) -> Option<Emulator> {
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
         "cloudflare-do-leased" => of(Model::Leases(LEASE)),
-        "redis-leased" | "upstash-leased" => of(Model::ExactLeases(LEASE)),
-        "redis-leased-grace" | "upstash-leased-grace" | "js-redis-leased-grace" => graced(Model::ExactLeases),
+        "redis-leased" => of(Model::ExactLeases(LEASE)),
+        "upstash-leased" => of(Model::RestLeases(LEASE)),
+        "redis-leased-grace" | "js-redis-leased-grace" => graced(Model::ExactLeases),
+        "upstash-leased-grace" => graced(Model::RestLeases),
         "cloudflare-do-leased-grace" => graced(Model::Leases),
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
@@ -104,7 +106,7 @@ fn is_predicted(target: &dyn Target, model: Model, case: &Case) -> bool {
     let Case::Decision(fixture) = case else { return false };
     let is_modelled = || match model {
         // The lender of the models is an object's counter, which knows only the keys of one group.
-        Model::Leases(_) | Model::ExactLeases(_) => {
+        Model::Leases(_) | Model::ExactLeases(_) | Model::RestLeases(_) => {
             let object = Capabilities::EXACT.dimensions(Dimensions::Grouped);
             fixture.steps_with_policy().all(|(_, _, policy)| object.supports_policy(policy).is_ok())
         }

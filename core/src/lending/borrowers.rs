@@ -10,7 +10,7 @@ use super::{Answer, Lease};
 use crate::sorted_map::SortedMap;
 use crate::{Check, Millis, UnixMillis};
 
-/// What an isolate or a process knows of the keys that it borrows, in bounded memory: 16,384 keys. Checks of further keys are asked
+/// What an isolate or a process knows of the keys that it borrows, in bounded memory: 32,768 keys. Checks of further keys are asked
 /// plainly.
 ///
 /// `T` is what the host keeps beside each key, to ask a question that no check brings.
@@ -47,7 +47,7 @@ struct Kept<T> {
 const SWEEP_MIN: usize = 64;
 
 /// The most keys.
-const KEYS_MAX: usize = 16_384;
+const KEYS_MAX: usize = 32_768;
 
 /// The time between two looks for idle borrowers.
 const LOOK: Millis = Millis::from_secs(1);

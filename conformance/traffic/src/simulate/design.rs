@@ -1,5 +1,7 @@
 //! The designs that are compared.
 
+use std::num::NonZero;
+
 use tidegate_core::lending::{Lease, can_lend};
 use tidegate_core::{Capabilities, Error, Limiter as _, Load, Millis, Policy, Rule};
 
@@ -59,6 +61,7 @@ pub fn designs(grace: u64) -> Vec<Design> {
     }
     let of_objects: fn(Lease) -> Model = Model::Leases;
     let of_server: fn(Lease) -> Model = Model::ExactLeases;
+    let over_rest: fn(Lease) -> Model = Model::RestLeases;
     let about = "tidegate-cloudflare, objects with leases";
     let leased = [
         ("durable-object-leased", "durable-object-leased-grace", about, cloudflare, of_objects),
@@ -69,7 +72,7 @@ pub fn designs(grace: u64) -> Vec<Design> {
             None,
             of_server,
         ),
-        ("upstash-leased", "upstash-leased-grace", "the same over REST", upstash, of_server),
+        ("upstash-leased", "upstash-leased-grace", "the same over REST", upstash, over_rest),
     ];
     for (name, with_grace, about, provider, model) in leased {
         for slice in [1, 2, 5, 10, 20, SLICE] {
@@ -79,6 +82,11 @@ pub fn designs(grace: u64) -> Vec<Design> {
             let about = "the same, where an isolate admits a key's first units before it asks";
             let lease = Lease { grace, in_background: true, ..Lease::new(SLICE, LIFETIME) };
             add(with_grace, about, format!("of {grace}"), provider, model(lease));
+            let shards = [1, 4, 16].into_iter().filter(|_| name == "durable-object-leased").filter_map(NonZero::new);
+            for shards in shards {
+                let about = "the same with so many objects for all clients: what an isolate has to tell one of them is one request";
+                add(with_grace, about, format!("shards {shards}"), provider, Model::ShardedLeases(lease, shards));
+            }
         }
     }
     for seconds in [1, 5, 30] {
@@ -97,9 +105,9 @@ impl Design {
     #[must_use]
     pub fn is_default(&self) -> bool {
         match (self.lease(), self.model) {
+            (_, Model::Synchronized(_) | Model::ShardedLeases(..)) => false,
             (Some(lease), _) => lease.slice == SLICE,
             (None, Model::WorkersKv(seconds)) => seconds == 1,
-            (None, Model::Synchronized(_)) => false,
             _ => true,
         }
     }
@@ -108,7 +116,10 @@ impl Design {
     #[must_use]
     pub const fn lease(&self) -> Option<Lease> {
         match self.model {
-            Model::Leases(lease) | Model::ExactLeases(lease) => Some(lease),
+            Model::Leases(lease)
+            | Model::ShardedLeases(lease, _)
+            | Model::ExactLeases(lease)
+            | Model::RestLeases(lease) => Some(lease),
             _ => None,
         }
     }

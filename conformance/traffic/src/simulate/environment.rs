@@ -239,11 +239,13 @@ impl Environment {
         locked(&self.operations).clone()
     }
 
-    /// Counts a call of a script for a key, unless it travels with the one before.
-    pub(super) fn count_script_call(&self, pipeline: &Pipeline, key: &str) {
-        if pipeline.begins_with(key, self.world.now_us()) || !self.assumed.pipelines {
+    /// Counts a call of a script for a key, unless it travels with the one before. Returns whether it does not.
+    pub(super) fn count_script_call(&self, pipeline: &Pipeline, key: &str) -> bool {
+        let begins = pipeline.begins_with(key, self.world.now_us()) || !self.assumed.pipelines;
+        if begins {
             self.count(Operation::ScriptCall, 1);
         }
+        begins
     }
 
     /// How far the clock of a new isolate is off, in milliseconds.
@@ -301,20 +303,24 @@ impl Environment {
 /// not: they are checks, of which no adapter waits for another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pipeline {
-    /// When the last trip began, and with which key.
-    last: Arc<Mutex<(u64, String)>>,
+    /// When the last trip began, with which key, and how many calls it has.
+    last: Arc<Mutex<(u64, String, u32)>>,
 }
+
+/// The most calls of a trip. Over REST, they are one script.
+const TRIP_MAX: u32 = 64;
 
 impl Pipeline {
     /// Whether a call for a key is not of the last trip, but the first of another one.
     fn begins_with(&self, key: &str, now_us: u64) -> bool {
         let mut last = locked(&self.last);
-        let (began_us, first) = &mut *last;
-        let begins = *began_us != now_us || first == key;
+        let (began_us, first, calls) = &mut *last;
+        let begins = *began_us != now_us || first == key || *calls == TRIP_MAX;
         if begins {
-            *began_us = now_us;
+            (*began_us, *calls) = (now_us, 0);
             key.clone_into(first);
         }
+        *calls += 1;
         begins
     }
 }

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, Leases};
+use tidegate_cloudflare::durable_objects::{Clock, DurableObjects, Leases, Placement};
 use tidegate_cloudflare::kv::{Isolate as Counts, KvLimiter};
 use tidegate_conformance::operation::Operations;
 use tidegate_core::lending::{Lease, PAUSE};
@@ -95,7 +95,7 @@ impl Fleet {
 
     /// The last request was long ago: objects have removed what has expired.
     pub(super) fn end(&self) {
-        if !matches!(self.model, Model::Objects | Model::DenyCache | Model::Leases(_)) {
+        if !matches!(self.model, Model::Objects | Model::DenyCache | Model::Leases(_) | Model::ShardedLeases(..)) {
             return;
         }
         for counted in locked(&self.counters).values_mut() {
@@ -116,14 +116,14 @@ impl Fleet {
     pub fn isolate(&mut self, place: usize) -> Result<Isolate, Error> {
         self.isolates += 1;
         let environment = self.environment.clone();
-        let counters = |host: Host| {
+        let counters = |host: Host, placement| {
             let all = Arc::clone(&self.counters);
             let counters =
                 Counters { environment: environment.clone(), place, host, pipeline: Pipeline::default(), all };
             let clock = if self.own_clocks { Clock::default() } else { Clock::Caller };
-            DurableObjects::with_config(counters, host.config(&environment.assumed).clock(clock))
+            DurableObjects::with_config(counters, host.config(&environment.assumed).clock(clock).placement(placement))
         };
-        let objects = || counters(Host::Objects);
+        let objects = || counters(Host::Objects, Placement::PerKey);
         let exact = |home: usize| Exact {
             environment: environment.clone(),
             place,
@@ -156,7 +156,9 @@ impl Fleet {
             Model::Objects => Box::new(objects().limiter()),
             Model::DenyCache => Box::new(DenyCache::new(objects().limiter())),
             Model::Leases(lease) => lending(objects(), lease)?,
-            Model::ExactLeases(lease) => lending(counters(Host::Server), lease)?,
+            Model::ShardedLeases(lease, shards) => lending(counters(Host::Objects, Placement::Shards(shards)), lease)?,
+            Model::ExactLeases(lease) => lending(counters(Host::Server, Placement::PerKey), lease)?,
+            Model::RestLeases(lease) => lending(counters(Host::Rest, Placement::PerKey), lease)?,
             Model::WorkersKv(seconds) => {
                 let refresh = Millis::from_secs(seconds);
                 let config = tidegate_cloudflare::kv::Config::default().refresh(refresh).write_spacing(refresh);

@@ -1,3 +1,5 @@
+use std::num::NonZero;
+
 use tidegate_core::lending::Lease;
 
 /// How decisions are made.
@@ -9,6 +11,8 @@ pub enum Model {
     DenyCache,
     /// The same, with leases.
     Leases(Lease),
+    /// The same, with so many objects for all keys.
+    ShardedLeases(Lease, NonZero<u32>),
     /// `tidegate-cloudflare` on Workers KV, refreshed after so many seconds.
     WorkersKv(u64),
     /// `tidegate-cloudflare` on the Rate Limiting binding.
@@ -19,6 +23,8 @@ pub enum Model {
     ExactDenyCache,
     /// The same, with leases: `tidegate-redis` that lends.
     ExactLeases(Lease),
+    /// The same over REST, where what several keys tell is one script.
+    RestLeases(Lease),
     /// In memory that all isolates share.
     Memory,
     /// In the memory of each isolate or process, without the others: the core's `MemoryLimiter`.
@@ -51,9 +57,11 @@ impl Model {
             Self::Objects
                 | Self::DenyCache
                 | Self::Leases(_)
+                | Self::ShardedLeases(..)
                 | Self::Exact
                 | Self::ExactDenyCache
                 | Self::ExactLeases(_)
+                | Self::RestLeases(_)
                 | Self::Fallback(_)
                 | Self::PerPlace
         )

@@ -120,9 +120,19 @@ fn a_grace_spares_new_clients_the_wait_and_exceeds_a_limit_by_its_bound_at_most(
     let (leased, graced) = (run(&setup, "redis-leased", "slice 50"), run(&setup, "redis-leased-grace", "of 1"));
     assert!(leased.first.p50_ms > 1.0 && graced.first.p99_ms == 0.0 && graced.p50_ms == 0.0, "{graced:?}");
     // What several keys have to tell travels together, and each has its own command.
-    assert!(graced.trips < 0.8 * leased.trips && graced.billed.commands > 0.8 * leased.billed.commands, "{graced:?}");
+    assert!(graced.trips < 0.8 * leased.trips && graced.billed.commands > 8.0 * graced.trips, "{graced:?}");
+    // Over REST, the script is one command for all.
+    let rest = run(&setup, "upstash-leased-grace", "of 1");
+    let saved = graced.billed.commands - rest.billed.commands;
+    assert!(
+        rest.trips == graced.trips && (saved - (graced.billed.commands / 4.0 - graced.trips)).abs() < 0.1,
+        "{rest:?}"
+    );
     let objects = run(&setup, "durable-object-leased-grace", "of 1");
     assert_eq!((objects.first.p99_ms, objects.billed.requests), (0.0, objects.trips));
+    // What keys of one object have to tell is one request.
+    let shard = run(&setup, "durable-object-leased-grace", "shards 1");
+    assert!(shard.billed.requests == shard.trips && shard.trips < 0.5 * objects.trips, "{shard:?}");
     // Each of four isolates may meet a client before it knows that the client is at its limit, and then admits one more.
     setup.traffic = one_client(100.0, 2, 60);
     setup.policy = Policy::new("simulated", [window(10, 60)]).expect("a policy");

@@ -273,7 +273,7 @@ fn a_failure_from_before_the_last_answer_ends_no_grace() {
 fn what_is_forgotten_for_want_of_room_ends_the_grace_of_new_keys() {
     let (mut store, mut here) = (Store::new(Quota::fixed_window(5, MINUTE)), borrowers(1));
     store.used(5);
-    for nth in 0..16_384 {
+    for nth in 0..32_768 {
         let key = nth.to_string();
         if !store.admits(&mut here, &key) {
             panic!("{key}");
@@ -282,7 +282,7 @@ fn what_is_forgotten_for_want_of_room_ends_the_grace_of_new_keys() {
     store.told(&mut here);
     store.now = store.now + Millis::from_secs(11);
     // Each may have been forgotten, and is at its limit until the window ends.
-    for nth in 16_384..16_400 {
+    for nth in 32_768..32_784 {
         store.asks(&mut here, &nth.to_string());
     }
     store.now = UnixMillis::new(1_800_000_063_000);

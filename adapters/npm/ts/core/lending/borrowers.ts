@@ -8,7 +8,7 @@ import type { LoanAnswer } from "./lender.js";
 const SWEEP_MIN = 64;
 
 /** The most keys. */
-const KEYS_MAX = 16_384;
+const KEYS_MAX = 32_768;
 
 /** The time between two looks for borrowers that have something to tell. */
 const LOOK = 1_000;

@@ -27,8 +27,10 @@ pub(in crate::simulate) struct Counters {
 pub(in crate::simulate) enum Host {
     /// A Durable Object for each key, which lives where it was called first.
     Objects,
-    /// Redis or Upstash at one place, whose script lends as the core does.
+    /// Redis at one place, whose script lends as the core does.
     Server,
+    /// Upstash at one place. What several keys tell at the same moment is one script.
+    Rest,
 }
 
 impl Host {
@@ -36,7 +38,7 @@ impl Host {
     pub(in crate::simulate) fn config(self, assumed: &Assumed) -> Config {
         match self {
             Self::Objects => Config::default(),
-            Self::Server => Config::default().deadline(Millis::new(assumed.redis_deadline_us / 1_000)),
+            Self::Server | Self::Rest => Config::default().deadline(Millis::new(assumed.redis_deadline_us / 1_000)),
         }
     }
 
@@ -44,6 +46,7 @@ impl Host {
         match self {
             Self::Objects => "durable object",
             Self::Server => "redis",
+            Self::Rest => "upstash",
         }
     }
 }
@@ -63,8 +66,9 @@ impl Namespace for Counters {
                 self.environment.count(Operation::ObjectRequest, 1);
                 self.place
             }
-            Host::Server => {
-                self.environment.count_script_call(&self.pipeline, object.name);
+            Host::Server | Host::Rest => {
+                let is_first = self.environment.count_script_call(&self.pipeline, object.name);
+                self.environment.count(Operation::RedisCommand, u64::from(is_first || self.host == Host::Server));
                 HOME
             }
         };
@@ -76,7 +80,7 @@ impl Namespace for Counters {
         let deadline_us = object.deadline.get() * 1_000;
         let serve = |now| match (locked(&self.all).get_mut(object.name), self.host) {
             (Some(found), Host::Objects) => found.serve_as_object(&self.environment, &body, now),
-            (Some(found), Host::Server) => (Ok(found.serve_as_script(&self.environment, &body, now)), now),
+            (Some(found), Host::Server | Host::Rest) => (Ok(found.serve_as_script(&self.environment, &body, now)), now),
             (None, host) => (Err(late(host.name())), now),
         };
         let answered = self.environment.ask(self.place, home, deadline_us, serve).await;
@@ -111,10 +115,10 @@ impl Counted {
         }
     }
 
-    /// Answers a script call: the script, `TIME` and `GETRANGE`, and `SET` if it writes.
+    /// Answers a key of a script call: `TIME` and `GETRANGE`, and `SET` if it writes.
     fn serve_as_script(&mut self, environment: &Environment, body: &[u8], now: u64) -> Reply {
         let (reply, done) = self.answer(body, now);
-        environment.count(Operation::RedisCommand, 3 + done.written);
+        environment.count(Operation::RedisCommand, 2 + done.written);
         reply
     }
 

@@ -1,0 +1,133 @@
+//! Requests over HTTP to axum servers that count 20,000 clients on a local Redis: with leases, plain, and without a limit.
+//!
+//! `cargo bench -p tidegate-tower --bench axum`. Servers, Redis and the client share the machine's cores.
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+#[allow(unexpected_cfgs, reason = "a part of it is for a feature of the other crate")]
+#[path = "../../redis/tests/support/mod.rs"]
+mod redis_server;
+
+use std::io::{Error, Result};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use tidegate_core::ClientIpSource;
+use tidegate_core::Platform;
+use tidegate_core::gate::{Gate, Rules};
+use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, shortened};
+use tidegate_redis::{Config, Redis};
+use tidegate_tower::RateLimitLayer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+const IN_FLIGHT: u32 = 64;
+const CLIENTS: u32 = 20_000;
+/// How long a round counts requests.
+const DURATION: Duration = Duration::from_millis(1_500);
+
+fn main() -> Result<()> {
+    // `cargo test --benches` runs this without `--bench`, and must not measure.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let redis = redis_server::Server::start();
+    let (serving, asking) = (Builder::new_multi_thread().enable_all().build()?, current_thread()?);
+    let limited = |name: &str, lease: &str| {
+        let rules = format!(
+            "[limits.{name}]\nquotas = [{{ algorithm = \"fixed_window\", limit = 1_000_000_000, window_ms = 60_000 }}]\n\
+             {lease}\n[[rules]]\nlimits = [\"{name}\"]\n"
+        );
+        serving.block_on(async {
+            let store = Redis::new(Config::new(redis.url())).unwrap().limiter();
+            let rules = Rules::parse("rules.toml", &rules).unwrap();
+            let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Vercel)).unwrap();
+            serve(app().layer(RateLimitLayer::new(gate).unwrap())).await
+        })
+    };
+    let servers = [
+        limited("leased", "lease = { slice = 1_000, grace = 1 }"),
+        limited("plain", ""),
+        serving.block_on(serve(app())),
+    ];
+    let mut rates = [const { Vec::new() }; 3];
+    for round in 0..=ROUNDS {
+        let mut turns = [0, 1, 2];
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for server in turns {
+            let rate = asking.block_on(per_second(servers[server]))?;
+            // The first round is a warm-up.
+            if round > 0 {
+                rates[server].push(rate);
+            }
+        }
+    }
+    let [leased, plain, unlimited] = rates;
+    let name = "requests a second to axum on Redis, 20,000 clients";
+    for (which, ours, peer, theirs, aim) in [
+        ("leased with a grace", &leased, "without leases", &plain, Some(5.0)),
+        ("leased with a grace, beside no limit", &leased, "the same app without a limit", &unlimited, None),
+        ("plain, beside no limit", &plain, "the same app without a limit", &unlimited, None),
+    ] {
+        let name = format!("{name}: {which}");
+        let measured = Measurement::new("layer", &name, Unit::PerSecond).at(At::InFlight(IN_FLIGHT));
+        let measured = aim.map_or(measured.clone(), |aim| measured.aim(Aim::Ratio(aim)));
+        measured.record_beside(ours, peer, theirs)?;
+    }
+    Ok(())
+}
+
+fn current_thread() -> Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn app() -> Router {
+    Router::new().route("/", get(async || "hello\n"))
+}
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// How many requests a second are answered, each connection asking for the next client once it has an answer.
+async fn per_second(server: SocketAddr) -> Result<f64> {
+    let (began, until) = (Instant::now(), shortened(DURATION));
+    let connections: Vec<_> = (0..IN_FLIGHT)
+        .map(|place| {
+            tokio::spawn(async move {
+                let mut stream = TcpStream::connect(server).await?;
+                stream.set_nodelay(true)?;
+                let (mut answered, mut client, mut answer) = (0_u32, place, [0; 2_048]);
+                while began.elapsed() < until {
+                    let [_, high, middle, low] = client.to_be_bytes();
+                    let request = format!(
+                        "GET / HTTP/1.1\r\nhost: localhost\r\nx-vercel-forwarded-for: 10.{high}.{middle}.{low}\r\n\r\n"
+                    );
+                    stream.write_all(request.as_bytes()).await?;
+                    let mut length = 0;
+                    while !answer[..length].ends_with(b"hello\n") {
+                        match stream.read(&mut answer[length..]).await? {
+                            0 => return Err(Error::other(String::from_utf8_lossy(&answer[..length]).into_owned())),
+                            read => length += read,
+                        }
+                    }
+                    answered += 1;
+                    client = (client + IN_FLIGHT) % CLIENTS;
+                }
+                Ok::<_, Error>(answered)
+            })
+        })
+        .collect();
+    let mut answered = 0;
+    for connection in connections {
+        answered += connection.await??;
+    }
+    Ok(f64::from(answered) / began.elapsed().as_secs_f64())
+}
