@@ -1,6 +1,8 @@
 //! Fleets of limiters that borrow, and limiters that do not, on the same keys.
 
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
@@ -9,8 +11,12 @@ use tidegate_core::{
 };
 use tidegate_redis::{Clock, Config, Redis, batch_script};
 use tidegate_testing::{MINUTE, NOW, at, key};
+use tokio::task::JoinSet;
 
-use crate::support::{DEADLINE, MIN_TTL, Server, burst};
+use crate::support::{DEADLINE, MIN_TTL, Server, burst, lying_proxy};
+
+/// After some lies, nothing comes.
+const DEADLINE_OF_LIES: Millis = Millis::new(200);
 
 fn store(server: &Server) -> Redis {
     let config = Config::new(server.url()).clock(Clock::Caller).min_ttl(MIN_TTL).deadline(DEADLINE);
@@ -253,4 +259,57 @@ async fn what_cannot_be_lent_is_a_plain_call() {
     let question = tidegate_core::lending::Question::default();
     let answer = limiter.lender().lend(Check::new(&log, &key, at(0)), question).await.unwrap();
     assert!(!answer.decision.is_allowed() && answer.granted.is_none());
+}
+
+/// A case of the next test: its lie and its grace.
+async fn lied_to(port: u16, lie: String, grace: u64) {
+    const LIMIT: u64 = 12;
+    let policy = Policy::new("api", [Quota::fixed_window(LIMIT, MINUTE).unwrap()]).unwrap();
+    let key = Key::new(format!("{lie} {grace}"));
+    let (address, is_lying) = lying_proxy(port, lie.clone().leak().as_bytes()).await;
+    let borrower = || {
+        let config = Config::new(format!("redis://{address}")).clock(Clock::Caller).min_ttl(MIN_TTL);
+        let store = AtomicLimiter::new(Redis::new(config.deadline(DEADLINE_OF_LIES)).unwrap());
+        let lease = Lease { in_background: true, grace, ..Lease::new(20, Millis::from_secs(10)) };
+        Arc::new(LendingLimiter::new(store, lease).unwrap())
+    };
+    let (mut all, mut borrowers) = ([borrower(), borrower(), borrower()], 3);
+    let (mut admitted, mut failed) = (0, 0);
+    for round in 0..6 {
+        is_lying.store(round % 2 == 1 && round < 5, Ordering::Relaxed);
+        if round % 4 == 2 {
+            (all[0], borrowers) = (borrower(), borrowers + 1);
+        }
+        let now = at(round * 5_000);
+        let mut asked = JoinSet::new();
+        for limiter in all.iter().flat_map(|limiter| [limiter; 6]) {
+            let (limiter, policy, key) = (Arc::clone(limiter), policy.clone(), key.clone());
+            asked.spawn(async move { limiter.check(Check::new(&policy, &key, now)).await });
+        }
+        for decision in asked.join_all().await {
+            admitted += u64::from(decision.as_ref().is_ok_and(Decision::is_allowed));
+            failed += u64::from(decision.is_err());
+        }
+        for limiter in all.iter().filter(|_| round % 3 != 2) {
+            limiter.after(|| now, ready(())).await;
+        }
+    }
+    let most = LIMIT + grace * borrowers;
+    assert!((1..=most).contains(&admitted), "{lie:?}: {admitted} of at most {most}");
+    assert!(failed > 0, "{lie:?}: each answer was believed");
+}
+
+/// A store's answers are replaced by others now and then: errors, parts of answers, and loans that it cannot have granted. What was
+/// charged for them stays charged. In between, a borrower is replaced with what it has not told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whatever_a_store_answers_borrowers_admit_no_more_than_the_limit_and_a_grace_each() {
+    let server = Server::start();
+    let texts = ["a>99999999999999:50:1800000060000", "a>1:1:1:1", "a>0:1:1800000010000", "d", "x", ""];
+    let mut lies: Vec<_> = texts.iter().map(|text| format!("${}\r\n{text}\r\n", text.len())).collect();
+    lies.extend(["+what\r\n", "$-1\r\n", "*1\r\n$1\r\na\r\n", "-ERR no\r\n", "$400\r\nab"].map(String::from));
+    let mut cases = JoinSet::new();
+    for (lie, grace) in lies.into_iter().flat_map(|lie| [(lie.clone(), 1), (lie, 3)]) {
+        cases.spawn(lied_to(server.port, lie, grace));
+    }
+    cases.join_all().await;
 }
