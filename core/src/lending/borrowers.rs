@@ -29,8 +29,6 @@ pub struct Borrowers<T> {
     looked_at: UnixMillis,
     /// Whether the store has answered the last question. While it does not, no key gets a grace.
     is_up: bool,
-    /// The number of the last question that it has answered. That an earlier one has no answer tells nothing.
-    last_answered: u64,
     /// What a key usually spends: the first report asks for it.
     usual: Usual,
     /// When new keys get a grace again: some that should have none were forgotten for want of room.
@@ -68,7 +66,6 @@ impl<T> Borrowers<T> {
             due,
             looked_at: never,
             is_up: true,
-            last_answered: 0,
             usual: Usual::default(),
             grace_from: never,
         }
@@ -149,10 +146,9 @@ impl<T> Borrowers<T> {
 
     /// Takes the answer to a key's question. `None` if there is none: the question failed, or was dropped.
     pub fn answered(&mut self, key: &str, nth: u64, answer: Option<&Answer>) {
-        if answer.is_some() {
-            (self.is_up, self.last_answered) = (true, self.last_answered.max(nth));
-        } else if nth > self.last_answered {
-            self.is_up = false;
+        // That a question has no answer which was given up tells nothing: the store may have answered since.
+        if answer.is_some() || self.is_waiting(key, nth) {
+            self.is_up = answer.is_some();
         }
         if let Some(kept) = self.keys.get_mut(key) {
             kept.borrower.answered(nth, answer);

@@ -47,8 +47,6 @@ export class Borrowers<T> {
   #leaptFrom = 0;
   /** Whether the store has answered the last question. While it does not, no key gets a grace. */
   #isUp = true;
-  /** The number of the last question that it has answered. That an earlier one has no answer tells nothing. */
-  #lastAnswered = 0;
   /** What a key usually spends: the first report asks for it. */
   readonly #usual = new Usual();
   /** When new keys get a grace again: some that should have none were forgotten for want of room. */
@@ -105,8 +103,8 @@ export class Borrowers<T> {
 
   /** Takes the answer to a key's question, or notes that there is none: it failed, or was dropped. */
   answered(key: string, nth: number, answer: LoanAnswer | undefined): void {
-    if (answer) [this.#isUp, this.#lastAnswered] = [true, Math.max(this.#lastAnswered, nth)];
-    else if (nth > this.#lastAnswered) this.#isUp = false;
+    // That a question has no answer which was given up tells nothing: the store may have answered since.
+    if (answer || this.isWaiting(key, nth)) this.#isUp = answer !== undefined;
     this.#keys.get(key)?.borrower.answered(nth, answer);
   }
 
