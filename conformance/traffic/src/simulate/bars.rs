@@ -86,10 +86,12 @@ pub fn bars(outcomes: &[Outcome], limit: u64) -> String {
 pub(super) fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
     let known = designs(0);
     let is_default = |outcome: &Outcome| {
-        known
-            .iter()
-            .filter(|design| design.is_default())
-            .any(|Design { name, parameter, .. }| *name == outcome.design && *parameter == outcome.parameter)
+        // A grace is the caller's, and no adapter's default.
+        outcome.parameter.starts_with("of ")
+            || known
+                .iter()
+                .filter(|design| design.is_default())
+                .any(|Design { name, parameter, .. }| *name == outcome.design && *parameter == outcome.parameter)
     };
     let mut names: Vec<&str> = outcomes.iter().map(|outcome| outcome.design).collect();
     names.dedup();
@@ -120,10 +122,14 @@ mod tests {
             outcome("synchronized", "every 1000 ms", 1_252),
             outcome("workers-kv", "refresh 1 s", 4_543),
             outcome("workers-kv", "refresh 30 s", 11_992),
+            outcome("durable-object-leased-grace", "of 3", 901),
+            outcome("durable-object-leased-grace", "shards 1", 902),
+            outcome("durable-object-leased-grace", "shards 4", 903),
         ];
         let svg = bars(&outcomes, 1_000);
         assert_eq!(svg.matches(BEYOND).count(), 3, "{svg}");
         assert!(svg.contains("4,543") && !svg.contains("11,992") && svg.contains("1,052"), "{svg}");
+        assert!(svg.contains("901") && !svg.contains("902") && !svg.contains("903"), "{svg}");
         assert!(svg.find("durable-object") < svg.find("kv-counter"), "{svg}");
     }
 }
