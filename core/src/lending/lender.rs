@@ -30,7 +30,8 @@ struct Lent {
     until: UnixMillis,
 }
 
-/// How many loans have numbers of their own in a millisecond, so that a row that was removed does not use numbers again.
+/// How many loans have numbers of their own in a millisecond, so that a row that was removed uses none again
+/// in a later one. In the same one it may: then a call that arrives after a reset may return another loan.
 const NUMBERS_PER_MS: u64 = 16;
 
 const SIXTEENTHS: u64 = 16;

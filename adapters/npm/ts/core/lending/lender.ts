@@ -6,7 +6,10 @@ import type { BucketState, Rule, State } from "../algorithms/algorithm.js";
 
 // The lender of `tidegate-core`, on doubles. It is held to it by `test/core-lending.test.mjs`.
 
-/** How many loans have numbers of their own in a millisecond, so that a row that was removed does not use numbers again. */
+/**
+ * How many loans have numbers of their own in a millisecond, so that a row that was removed uses none again in a later one. In the same one
+ * it may: then a call that arrives after a reset may return another loan.
+ */
 const NUMBERS_PER_MS = 16;
 
 const SIXTEENTHS = 16;
