@@ -49,6 +49,7 @@ mod sink;
 mod stores;
 mod tally;
 mod token;
+mod usage;
 mod verdict;
 
 pub use event::{Event, EventSink, Events, Outcome};
@@ -64,8 +65,9 @@ pub use sink::MetricsSink;
 #[cfg(feature = "tracing")]
 pub use sink::TracingSink;
 pub use sink::{JsonLines, LogLimit};
-pub use tally::{Tallied, Tally, TopKey};
+pub use tally::{RuleTally, Tallied, Tally, TopKey};
 pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
+pub use usage::{PendingUsage, QuotaUsage, Usage};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
 
 use std::sync::atomic::{AtomicBool, Ordering};

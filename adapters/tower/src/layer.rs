@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 use crate::log::Log;
 use crate::token::token;
-use crate::{ApiKey, BotScore, Limits, RateLimit, Subject, Tier};
+use crate::{ApiKey, BotScore, Limits, RateLimit, Subject, Tier, UsageService};
 
 /// Limits the requests to a service by the rules of a [`Gate`]. See the [crate documentation](crate) for an example.
 ///
@@ -181,6 +181,15 @@ impl RateLimitLayer {
         Ok(self.with(|settings| settings.refund_on = Some(refund_on)))
     }
 
+    /// A service that answers with what the sender of a request has used of its limits; see [`UsageService`]. Set all else before.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if a rule's store cannot tell.
+    pub fn usage(&self) -> Result<UsageService, Error> {
+        self.0.gate.can_tell_usage()?;
+        Ok(UsageService::new(Arc::clone(&self.0)))
+    }
+
     /// Sets the clock, for tests on virtual time. The default is the system's clock.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
@@ -232,6 +241,19 @@ impl Settings {
 
     /// What applies to a request.
     pub(crate) fn prepare(&self, head: &Parts) -> Prepared {
+        self.on(head, |request| {
+            let prepared = self.gate.prepare(&request);
+            let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
+            if lacks_address && self.gate.client_ip().reads_peer() && (self.peer)(&head.extensions).is_none() {
+                let message = "peer: the request has no address of its connection";
+                return Prepared::Decided(Verdict::misconfigured(Error::new(ErrorKind::Invalid, message)));
+            }
+            prepared
+        })
+    }
+
+    /// Calls a function with what the gate reads of a request.
+    pub(crate) fn on<T>(&self, head: &Parts, call: impl FnOnce(Request<'_>) -> T) -> T {
         let keys: Vec<(&str, Key)> =
             self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
@@ -262,17 +284,10 @@ impl Settings {
             Some(Limits(limits)) => limits.iter().map(|(name, number)| (name.as_str(), *number)).collect(),
             None => Vec::new(),
         };
-        request = request.limits(&limits);
-        let prepared = self.gate.prepare(&request);
-        let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
         if self.gate.client_ip().reads_peer() && peer.is_none() {
             self.log.without_peer(request.now());
-            if lacks_address {
-                let message = "peer: the request has no address of its connection";
-                return Prepared::Decided(Verdict::misconfigured(Error::new(ErrorKind::Invalid, message)));
-            }
         }
-        prepared
+        call(request.limits(&limits))
     }
 
     /// Sets the cost of a request, and the token of its charge if it may be settled.

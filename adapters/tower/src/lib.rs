@@ -10,6 +10,7 @@ mod queue;
 mod sender;
 mod service;
 mod token;
+mod usage;
 
 pub use body::ResponseBody;
 pub use charge::Charge;
@@ -18,6 +19,7 @@ pub use queue::Queue;
 pub use sender::{ApiKey, BotScore, Limits, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 pub use tidegate_core::prelude::*;
+pub use usage::UsageService;
 
 // What to write in place of other crates, beside what they take.
 #[cfg(doctest)]

@@ -144,7 +144,7 @@ fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<
 }
 
 /// Sets the fields, replacing those of the inner service. Their values share memory.
-fn write(fields: ResponseFields, headers: &mut HeaderMap) {
+pub(crate) fn write(fields: ResponseFields, headers: &mut HeaderMap) {
     let (text, fields) = fields.into_text();
     let text = Bytes::from(text);
     for (name, span) in fields {

@@ -4,6 +4,7 @@ mod api_key;
 mod applied;
 mod compile;
 mod compiled;
+mod every_limit;
 mod find;
 mod limit_numbers;
 mod store_names;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
+pub(super) use self::every_limit::CountedLimit;
 use self::limit_numbers::{LimitFrom, Overrides};
 pub(super) use self::limit_numbers::{LimitNumber, Numbers};
 use super::bytes::{self, bytes_of_fields};

@@ -109,6 +109,16 @@ impl Refusal {
         Self::new(Reason::InvalidToken(invalid), Rejection::unauthorized())
     }
 
+    /// A limiter has failed, and nothing opens.
+    pub(super) fn failed(error: Error) -> Self {
+        let kind = error.kind();
+        Self::new(Reason::Failed(Arc::new(error)), Rejection::unavailable(kind))
+    }
+
+    pub(super) fn misconfigured(error: Error) -> Self {
+        Self::new(Reason::Failed(Arc::new(error)), Rejection::misconfigured())
+    }
+
     /// The response to send.
     #[must_use]
     pub fn rejection(&self) -> &Rejection {
@@ -178,17 +188,16 @@ impl Verdict {
     /// [failure of the store](crate::ErrorKind::is_store_failure), which no client can cause, and only if that is wanted.
     #[must_use]
     pub fn failed(on_failure: OnFailure, error: Error) -> Self {
-        let (kind, error) = (error.kind(), Arc::new(error));
-        if on_failure == OnFailure::Open && kind.is_store_failure() {
-            return Self::Pass(Pass { error: Some(error), ..Pass::unlimited() });
+        if on_failure == OnFailure::Open && error.kind().is_store_failure() {
+            return Self::Pass(Pass { error: Some(Arc::new(error)), ..Pass::unlimited() });
         }
-        Self::Refuse(Refusal::new(Reason::Failed(error), Rejection::unavailable(kind)))
+        Self::Refuse(Refusal::failed(error))
     }
 
     /// The verdict on a request that the server is not set up to decide on: a 500.
     #[must_use]
     pub fn misconfigured(error: Error) -> Self {
-        Self::Refuse(Refusal::new(Reason::Failed(Arc::new(error)), Rejection::misconfigured()))
+        Self::Refuse(Refusal::misconfigured(error))
     }
 
     /// The decision. `None` if no limit applies, the sender is refused before any, or the limiter failed.

@@ -5,9 +5,9 @@
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
-use tidegate_core::gate::{Event, EventSink, Events, Gate, LogLimit, OnFailure, Outcome, Rules, Tally};
+use tidegate_core::gate::{Event, EventSink, Events, Gate, LogLimit, OnFailure, Outcome, Request, Rules, Tally};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tidegate_testing::{at, failing};
+use tidegate_testing::{NOW, at, failing};
 
 use crate::gate::{gate, outcome, parse, request};
 
@@ -157,4 +157,26 @@ fn failures_of_each_kind_are_logged_once_a_second() {
     assert_eq!([admit(ErrorKind::Timeout, 0), admit(ErrorKind::Corrupt, 0)], [Some(0), Some(0)]);
     assert_eq!([admit(ErrorKind::Timeout, 999), admit(ErrorKind::Timeout, 1_000)], [None, Some(1)]);
     assert_eq!(admit(ErrorKind::Corrupt, 1_000), Some(0));
+}
+
+#[test]
+fn a_tally_tells_a_bounded_number_of_rules_apart() {
+    let rules: String = (0..6).map(|nth| format!("[[rules]]\npath = \"/{nth}\"\nlimits = [\"api\"]\n")).collect();
+    let limit = "limits.api.quotas = [{ algorithm = \"fixed_window\", limit = 100, window_ms = 60_000 }]\n";
+    let rules = Rules::parse("rules.toml", &format!("{limit}{rules}")).unwrap();
+    let tally = Tally::new(10).rules_max(4);
+    let events = Events::new(tally.clone()).sample_allowed(NonZero::new(2).unwrap());
+    let gate =
+        Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Cloudflare)).unwrap().events(events);
+    for path in ["/0", "/1", "/2", "/3", "/4", "/5"] {
+        for address in ["192.0.2.1", "192.0.2.2"] {
+            let headers = [("cf-connecting-ip", address)];
+            pollster::block_on(gate.check(&Request::new("GET", path, &headers, NOW)));
+        }
+    }
+    let rules = tally.read().rules;
+    let told: Vec<_> = rules.iter().map(|tally| (&*tally.rule, tally.decided, tally.busiest.len())).collect();
+    // One event in two is sent, and stands for both.
+    assert_eq!(told, [("", 6, 1), ("/0", 2, 1), ("/1", 2, 1), ("/2", 2, 1)]);
+    assert_eq!((rules[0].busiest[0].count, rules[0].busiest[0].error, rules[0].most_denied.len()), (6, 0, 0));
 }

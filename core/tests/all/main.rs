@@ -33,4 +33,5 @@ mod policies;
 mod responses;
 mod sinks;
 mod tokens;
+mod usage;
 mod worst_cases;

@@ -11,3 +11,7 @@ declare function render(request: Request): Promise<Response>;
 declare function complete(request: Request): Promise<{ answer: string; tokens: number }>;
 declare function tokensIn(part: Uint8Array): number;
 declare function session(request: Request): Promise<string>;
+declare const Gate: typeof import("@tidegate/edge/gate").Gate;
+declare const gate: import("@tidegate/edge/gate").Gate;
+declare const gateOptions: import("@tidegate/edge/gate").GateOptions;
+declare const rules: string;

@@ -90,7 +90,7 @@ export class Decider {
       const charged = this.#together(applied, limiting, tier);
       const asks = charged
         ? [about(rule, ...charged, costOf(applied, tier))]
-        : limiting.map((rule) => about(rule, this.#place(rule), policyOf(rule, tier)!, rule.cost));
+        : limiting.map((rule) => about(rule, this.place(rule), policyOf(rule, tier)!, rule.cost));
       // The server makes the token: a client that chooses it could repeat a request for free.
       const token = options.token ?? (estimates || asks.some(({ check }) => check.policy.holdsSlots) ? crypto.randomUUID() : undefined);
       if (token !== undefined) {
@@ -139,8 +139,8 @@ export class Decider {
 
   /** The store and the policy of all rules that limit a tier, if one store can decide by all of them at once. */
   #together(applied: readonly Rule[], limiting: readonly Rule[], tier: number | undefined): [store: number, policy: RulesPolicy] | undefined {
-    const store = this.#place(limiting[0]!);
-    if (!limiting.every((rule) => this.#place(rule) === store)) return undefined;
+    const store = this.place(limiting[0]!);
+    if (!limiting.every((rule) => this.place(rule) === store)) return undefined;
     if (applied.length === 1) return [store, policyOf(limiting[0]!, tier)!];
     const { capabilities } = this.composed[store]!.layer;
     try {
@@ -153,7 +153,8 @@ export class Decider {
     }
   }
 
-  #place({ store }: Rule): number {
+  /** The place of a rule's store. */
+  place({ store }: Pick<Rule, "store">): number {
     return store === undefined ? 0 : this.#stores.indexOf(store);
   }
 

@@ -82,6 +82,10 @@ export interface GateOptions {
   trustTrueClientIp?: boolean;
 }
 
+/** The names of what other entries of the package need of a gate: the application may have loaded this module twice. */
+export const COUNTED = Symbol.for("@tidegate/edge/counted");
+export const DECIDER = Symbol.for("@tidegate/edge/decider");
+
 const OPTIONS = ["platform", "stores", "name", "keys", "limits", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
@@ -235,9 +239,8 @@ export abstract class BaseGate extends FrontEnd {
     if (mistake) throw mistake;
     try {
       const [decider, facts] = [this.#decider, factsOf(request, options)];
-      declared(decider.rules, facts.options);
-      const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
-      if (applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
+      const applied = decider.applied(facts);
+      const sender = await this.#senderOf(decider, facts, applied.length > 0);
       return explained(decider.rules, applied, facts, sender, this.#stores[0]!.name);
     } catch (thrown) {
       throw TidegateError.from(thrown);
@@ -254,6 +257,17 @@ export abstract class BaseGate extends FrontEnd {
     for (const store of this.#stores) store.assertReady();
   }
 
+  /** What the entry of the usage needs, which is not in the bundle of a gate. */
+  async [COUNTED](request: Request, options: GateCheckOptions): Promise<readonly [decider: Decider, facts: Facts, sender: Sender]> {
+    const [decider, facts] = [this.#decider, factsOf(request, options)];
+    return [decider, facts, await this.#senderOf(decider, facts, true)];
+  }
+
+  /** The rules and the stores. */
+  get [DECIDER](): Decider {
+    return this.#decider;
+  }
+
   protected get look(): Look {
     return this.#decider.rules.responses;
   }
@@ -268,13 +282,20 @@ export abstract class BaseGate extends FrontEnd {
 
   async #decide(facts: Facts): Promise<VerdictParts> {
     const decider = this.#decider;
-    declared(decider.rules, facts.options);
-    const [applied, sender] = [decider.applied(facts), decider.sender(facts)];
-    if (decider.rules.tokens && applied.length > 0) sender.claims = await this.#claims(decider, facts, sender);
+    const applied = decider.applied(facts);
+    const sender = await this.#senderOf(decider, facts, applied.length > 0);
     const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
     const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).includes(MISSING_IP);
     return facts.options.peer === null && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
+  }
+
+  /** The sender of a request, with what its token claims if any limit may count it. */
+  async #senderOf(decider: Decider, facts: Facts, isCounted: boolean): Promise<Sender> {
+    declared(decider.rules, facts.options);
+    const sender = decider.sender(facts);
+    if (isCounted && decider.rules.tokens) sender.claims = await this.#claims(decider, facts, sender);
+    return sender;
   }
 
   /** What the token of a request claims. A signature costs more than everything else, so those on the list `deny` get none verified. */

@@ -1,19 +1,9 @@
 import { namesOf, only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, judge, type Limiting, limiterOf, refusal, type Routing } from "./guard.js";
+import { type CheckOptionsOf, type Decider, giveBack, type GuardOptions, judge, type Limiting, limiterOf, refusal } from "./guard.js";
+import { addressOf, type NodeRequest, requestOf, routingOf } from "./node_request.js";
 
-/** What the middleware needs of Node.js's `IncomingMessage`, and of what Express, Connect and Polka add to it. */
-export interface NodeRequest {
-  method?: string | undefined;
-  url?: string | undefined;
-  /** The request target before mounts and rewriting. */
-  originalUrl?: string | undefined;
-  /** Where the router is mounted, in Express. */
-  baseUrl?: string | undefined;
-  headers: Readonly<Record<string, string | string[] | undefined>>;
-  socket?: { remoteAddress?: string | undefined } | undefined;
-  ip?: string | undefined;
-}
+export type { NodeRequest } from "./node_request.js";
 
 /** What the middleware needs of Node.js's `ServerResponse`. */
 export interface NodeResponse {
@@ -32,9 +22,6 @@ export interface NodeGuardOptions<Received extends NodeRequest, By extends Decid
 }
 
 const NODE = namesOf<NodeGuardOptions<NodeRequest>>({ check: true, denied: true, ignoreCase: true });
-
-/** Methods that no `Request` has. */
-const NO_METHODS = ["CONNECT", "TRACE", "TRACK"];
 
 /**
  * A middleware for Node.js's `(req, res, next)`, of Express, Connect and Polka:
@@ -63,7 +50,7 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse, B
         tidegate,
         request,
         { ...(check && { check: () => check(req) }), ignoreCase: others.ignoreCase },
-        { context: req, routing: routingOf(req), peer: req.ip ?? req.socket?.remoteAddress ?? null },
+        { context: req, routing: routingOf(req), peer: addressOf(req) },
       );
       if (!verdict) return next();
       const refused = await refusal(tidegate, verdict, request, others);
@@ -86,34 +73,4 @@ export function limit<Received extends NodeRequest, Sent extends NodeResponse, B
     }
     return next();
   };
-}
-
-/** The scheme and the host of a request target that is a URL. */
-const ORIGIN = /^(?:[^/?#]*:\/\/[^/]*)?/;
-
-function routingOf({ method, url = "", originalUrl = url, baseUrl }: NodeRequest): Routing {
-  // A router of HTTP/2 may take a method in lower case for the same. HTTP/1.1 has none.
-  const routing = { method: method?.toUpperCase(), framework: baseUrl === undefined ? "connect" : "express" } as const;
-  // A mount of Connect or Polka leaves the end of the target, and one of Express tells its path. Anything else is rewriting.
-  const rest = url.replace(ORIGIN, "").replace(/^\//, "");
-  const now = baseUrl !== undefined ? url.replace(ORIGIN, `$&${baseUrl.replaceAll("$", "$$$$")}`) : originalUrl.endsWith(rest) ? originalUrl : url;
-  return { ...routing, target: now === originalUrl ? originalUrl : [originalUrl, now] };
-}
-
-/** The request as the Fetch API has it, without its body. */
-function requestOf({ method = "GET", url = "/", originalUrl = url, headers }: NodeRequest): Request {
-  const init = new Headers();
-  for (const [name, value] of Object.entries(headers)) {
-    // HTTP/2 has pseudo-header fields, whose names are no names of `Headers`.
-    if (value !== undefined && !name.startsWith(":")) init.set(name, String(value));
-  }
-  const authority = headers[":authority"];
-  if (typeof authority === "string" && !init.has("host")) init.set("host", authority);
-  const parsed = new URL(URL.canParse(originalUrl, "http://localhost") ? originalUrl : "/", "http://localhost");
-  // No `Request` has credentials in its URL.
-  [parsed.username, parsed.password] = ["", ""];
-  return new Request(parsed, {
-    method: NO_METHODS.includes(method.toUpperCase()) ? "GET" : method,
-    headers: init,
-  });
 }
