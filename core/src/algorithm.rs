@@ -1,5 +1,6 @@
 //! The algorithms. Each is a pure function of its state, an instant and a cost.
 
+mod calendar_window;
 mod concurrency;
 mod fixed_window;
 mod sliding_log;
@@ -11,6 +12,7 @@ mod penalty;
 
 use alloc::format;
 
+pub use calendar_window::{CalendarState, CalendarWindow};
 pub use concurrency::Concurrency;
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;

@@ -7,6 +7,7 @@
 //! | sliding log | number of entries (4), then for each: at (8), units (4) |
 //! | token bucket, leaky bucket | level (8), at (8) |
 //! | concurrency limit | number of slots (4), then for each: id (8), at (8), cost (8) |
+//! | calendar window | end (8), used (8), carried (8) |
 //! | penalty | violations (1), length of a block by hand (7), end of the block (8) |
 
 use alloc::format;
@@ -14,8 +15,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{
-    BucketState, Concurrency, LogEntry, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState, TokenBucket,
-    WindowState,
+    BucketState, CalendarState, Concurrency, LogEntry, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState,
+    TokenBucket, WindowState,
 };
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -74,6 +75,9 @@ impl Policy {
                 QuotaState::Penalty(PenaltyState { strikes, until, length }) => {
                     // At most 64 violations, and at most a year.
                     put(&mut out, [strikes | length.get() << 8, until.get()]);
+                }
+                QuotaState::Calendar(CalendarState { end, used, carried }) => {
+                    put(&mut out, [end.get(), *used, *carried]);
                 }
             }
         }
@@ -137,6 +141,11 @@ impl Policy {
                     let (strikes, length) = (word & 0xff, Millis::new(word >> 8));
                     QuotaState::Penalty(PenaltyState { strikes, until: rest.instant()?, length })
                 }
+                Rule::CalendarWindow(_) => QuotaState::Calendar(CalendarState {
+                    end: rest.instant()?,
+                    used: rest.u64()?,
+                    carried: rest.u64()?,
+                }),
             });
         }
         let left = bytes.len() - rest.at;
@@ -178,6 +187,9 @@ impl Policy {
                 (Rule::Penalty(_), QuotaState::Penalty(state)) => {
                     state.strikes <= STRIKES_MAX && state.until <= latest && state.length <= Penalty::MAX_CAP
                 }
+                (Rule::CalendarWindow(_), QuotaState::Calendar(state)) => {
+                    state.end <= latest && state.used.max(state.carried) <= MAX_UNITS
+                }
                 _ => false,
             };
             if !fits {
@@ -210,6 +222,9 @@ impl fmt::Display for Shown<'_> {
             QuotaState::Bucket(state) => write!(f, "a level of {} at {}", state.level, state.at),
             QuotaState::Slots(state) => write!(f, "{} slots", state.len()),
             QuotaState::Penalty(state) => write!(f, "{} violations and a block until {}", state.strikes, state.until),
+            QuotaState::Calendar(state) => {
+                write!(f, "{} used in a window until {}, {} carried into it", state.used, state.end, state.carried)
+            }
         }
     }
 }

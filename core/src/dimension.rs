@@ -8,7 +8,7 @@ use core::fmt::Write as _;
 use core::ops::Range;
 
 use crate::small_vec::SmallVec;
-use crate::{Error, Key, Policy, Quota};
+use crate::{Error, Key, Policy, Quota, Rule};
 
 /// The quotas of a policy that count by the same key; see [`Quota::by`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,10 +53,14 @@ impl Dimension {
     pub(crate) fn of_scope(scope: String, first: usize, quotas: &[Quota]) -> Self {
         let mut id = scope;
         for (place, quota) in quotas.iter().enumerate() {
-            let [_, unit, _] = quota.rule().parameters();
             id.push(if place == 0 { ':' } else { '.' });
             // A stored state keeps its meaning only while these stay the same.
-            let _ = write!(id, "{}{unit}", quota.rule().code());
+            let (rule, code) = (quota.rule(), quota.rule().code());
+            let [_, unit, _] = rule.parameters();
+            let _ = match rule {
+                Rule::CalendarWindow(window) => write!(id, "{code}{}", window.unit()),
+                _ => write!(id, "{code}{unit}"),
+            };
         }
         Self {
             name: quotas[0].dimension().into(),

@@ -388,7 +388,7 @@ impl<'s> Gate<'s> {
         let numbers = Numbers { claim: &claim, given: request.limits };
         let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
             let keys = sender.keys(&policy, request.keys)?;
-            let policy = rules.numbered(policy, tier, &keys, numbers)?;
+            let policy = rules.numbered(policy, tier, &keys, numbers, request.now())?;
             Ok(Pending {
                 rule: rule.shared_name(),
                 hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
@@ -541,7 +541,9 @@ impl<'s> Gate<'s> {
             if matches!(next, Verdict::Refuse(_)) {
                 // What the others have charged is returned if it has a token, and otherwise stays charged.
                 for charged in [pending].into_iter().chain(&pending.others[..place]) {
-                    let settle = Settle::new(&charged.hold.policy, charged.hold.keys.as_keys(), "", 0, clock());
+                    let now = clock();
+                    let policy = charged.hold.policy.at(now);
+                    let settle = Settle::new(&policy, charged.hold.keys.as_keys(), "", 0, now);
                     if let Ok(token) = charged.hold.token() {
                         let _ = state.asked[charged.hold.store].settle(Settle { token, ..settle }).await;
                     }
@@ -616,7 +618,9 @@ impl<'s> Gate<'s> {
         let state = self.state();
         let mut settled = None;
         for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
-            let release = Settle::release(policy, keys.as_keys(), token, now);
+            // Its window may have passed.
+            let policy = policy.at(now);
+            let release = Settle::release(&policy, keys.as_keys(), token, now);
             let decided = state.asked[*store].settle(Settle { cost, ..release }).await;
             settled = Some(match (settled, decided) {
                 (None | Some(Ok(_)), Err(error)) => Err(error),

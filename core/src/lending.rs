@@ -153,7 +153,7 @@ pub fn can_borrow(check: &Check<'_>) -> bool {
 }
 
 const fn is_lendable(rule: &Rule) -> bool {
-    matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_) | Rule::SlidingWindow(_))
+    matches!(rule, Rule::TokenBucket(_) | Rule::FixedWindow(_) | Rule::SlidingWindow(_) | Rule::CalendarWindow(_))
 }
 
 /// Checks that loans of a policy can be granted. Call it when the policy is loaded: otherwise its checks are asked for one by one.

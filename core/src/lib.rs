@@ -26,6 +26,8 @@ extern crate alloc;
 pub mod algorithm;
 #[cfg(feature = "lending")]
 mod batches;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod client_ip;
 mod codec;
 mod decision;
@@ -61,10 +63,12 @@ mod sha256;
 mod small_vec;
 mod sorted_map;
 pub mod store;
-#[cfg(any(feature = "gate", feature = "serde"))]
+#[cfg(any(feature = "calendar", feature = "gate", feature = "serde"))]
 mod suggestion;
 mod time;
 
+#[cfg(feature = "calendar")]
+pub use calendar::{Calendar, Every};
 pub use client_ip::{ClientIp, MissingIp};
 pub use decision::{Decision, Origin, QuotaStatus, Status};
 pub use dimension::{Dimension, Keys, StorageKeys};

@@ -331,6 +331,7 @@ impl Limiter for MemoryLimiter {
 impl MemoryLimiter {
     /// Applies what is not a check.
     fn correct(&self, operation: Operation<'_>) -> Result<Reply, Error> {
+        operation.covered()?;
         if operation.policy().dimensions().len() > 1 {
             return self.correct_several(operation);
         }

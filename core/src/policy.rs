@@ -1,5 +1,7 @@
 //! Policies, validated at construction.
 
+#[cfg(feature = "std")]
+mod current;
 #[cfg(any(feature = "gate", feature = "serde"))]
 pub(crate) mod fields;
 #[cfg(feature = "std")]
@@ -7,6 +9,7 @@ mod parts;
 #[cfg(feature = "serde")]
 mod serde;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,8 +18,10 @@ use alloc::vec::Vec;
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::quoted_text::Quoted;
-use crate::{Error, Millis};
+use crate::{Error, Millis, UnixMillis};
 
+#[cfg(feature = "std")]
+pub(crate) use self::current::CurrentPolicies;
 #[cfg(feature = "std")]
 pub use self::parts::PolicyParts;
 
@@ -74,6 +79,8 @@ pub struct Policy {
     place_by_key: bool,
     charge_denied: bool,
     has_slots: bool,
+    /// Until when its calendar windows are known.
+    known_until: UnixMillis,
     id: Box<str>,
     /// The longest time that any charge has an effect.
     #[cfg(feature = "std")]
@@ -144,6 +151,7 @@ impl Policy {
             place_by_key: false,
             charge_denied: false,
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
+            known_until: known_until(&quotas),
             quotas: quotas.into(),
             id: id.into(),
         })
@@ -220,6 +228,7 @@ impl Policy {
         Ok(Self {
             name: [&self.name, "+", &other.name].concat().into(),
             id: [&self.id, "+", &other.id].concat().into(),
+            known_until: self.known_until.min(other.known_until),
             quotas: quotas.into(),
             dimensions: dimensions.into(),
             group: None,
@@ -287,6 +296,57 @@ impl Policy {
         }
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
         Ok(Self { quotas, retention, ..self.clone() })
+    }
+
+    /// The same policy with the calendar windows of an instant. While the windows last that it has, it is returned as it is, which takes no
+    /// allocation. So call it before each check, as a gate does; see [`Quota::calendar_window`].
+    ///
+    /// A policy without a calendar is always returned as it is. So is one at an instant beyond the year 9998.
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(5, Millis::from_secs(1))?])?;
+    /// assert_eq!(*policy.at(UnixMillis::new(1_800_000_000_000)), policy);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn at(&self, now: UnixMillis) -> Cow<'_, Self> {
+        #[cfg(feature = "calendar")]
+        if self.has_calendars() {
+            let mut changed = None;
+            for (place, quota) in self.quotas.iter().enumerate() {
+                if let Some(found) = quota.at(now) {
+                    changed.get_or_insert_with(|| self.quotas.clone())[place] = found;
+                }
+            }
+            if let Some(quotas) = changed {
+                let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
+                return Cow::Owned(Self { known_until: known_until(&quotas), quotas, retention, ..self.clone() });
+            }
+        }
+        let _ = now;
+        Cow::Borrowed(self)
+    }
+
+    /// Whether a quota follows a calendar.
+    #[cfg(feature = "std")]
+    pub(crate) fn has_calendars(&self) -> bool {
+        self.known_until < UnixMillis::MAX
+    }
+
+    /// Checks that it knows the calendar windows of an instant.
+    #[inline]
+    pub(crate) fn covers(&self, now: UnixMillis) -> Result<(), Error> {
+        if now < self.known_until || !self.quotas.iter().any(|quota| matches!(quota.rule(), Rule::CalendarWindow(_))) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "policy {}: now, {now}, lies beyond its calendar windows, which end at {}; check by Policy::at(now)",
+            Quoted(&self.name),
+            self.known_until
+        )))
     }
 
     /// Stores what is counted at a place that the key alone selects, with the counts of other policies of the same key. So
@@ -384,6 +444,15 @@ impl Policy {
     pub(crate) const fn retention(&self) -> Millis {
         self.retention
     }
+}
+
+/// Until when all calendar windows are known. The last instant if there are none.
+fn known_until(quotas: &[Quota]) -> UnixMillis {
+    let ends = quotas.iter().map(|quota| match quota.rule() {
+        Rule::CalendarWindow(rule) => rule.known_until(),
+        _ => UnixMillis::MAX,
+    });
+    ends.min().unwrap_or(UnixMillis::MAX)
 }
 
 fn returns_cost(quota: &Quota) -> bool {

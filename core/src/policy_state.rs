@@ -9,7 +9,7 @@ use self::rule::charge_all;
 #[cfg(feature = "std")]
 pub(crate) use self::rule::decide_alone;
 
-use crate::algorithm::{BucketState, LogEntry, PenaltyState, SlidingState, Step, WindowState};
+use crate::algorithm::{BucketState, CalendarState, LogEntry, PenaltyState, SlidingState, Step, WindowState};
 use crate::decision::{Decision, Status};
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -45,6 +45,8 @@ pub enum QuotaState {
     Slots(Vec<Charge>),
     /// A penalty.
     Penalty(PenaltyState),
+    /// A calendar window.
+    Calendar(CalendarState),
 }
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].

@@ -5,8 +5,10 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::algorithm::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
+    Algorithm, CalendarWindow, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
 };
+#[cfg(feature = "calendar")]
+use crate::calendar::Calendar;
 use crate::quoted_text::Quoted;
 use crate::{Error, Millis, UnixMillis};
 
@@ -28,6 +30,8 @@ pub enum Rule {
     Concurrency(Concurrency),
     /// See [`Penalty`].
     Penalty(Penalty),
+    /// See [`CalendarWindow`].
+    CalendarWindow(CalendarWindow),
 }
 
 impl Rule {
@@ -50,6 +54,7 @@ impl Rule {
             Self::Concurrency(_) => "concurrency",
             Self::Penalty(rule) if !rule.punishes() => "block",
             Self::Penalty(_) => "penalty",
+            Self::CalendarWindow(_) => "calendar_window",
         }
     }
 
@@ -70,6 +75,7 @@ impl Rule {
             Self::LeakyBucket(_) => "lb",
             Self::Concurrency(_) => "cc",
             Self::Penalty(_) => "pn",
+            Self::CalendarWindow(_) => "cw",
         }
     }
 
@@ -84,12 +90,14 @@ impl Rule {
             Self::LeakyBucket(_) => 5,
             Self::Concurrency(_) => 6,
             Self::Penalty(_) => 7,
+            Self::CalendarWindow(_) => 8,
         }
     }
 
     /// The parameters as numbers, for stores that send them: the limit or capacity, the window or refill period in
     /// milliseconds, and the refill of a bucket. The refill of a window is 0. For a concurrency limit: the limit, the lifetime,
-    /// and 1 if it returns the cost. For a penalty: the cap, the base, and the factor.
+    /// and 1 if it returns the cost. For a penalty: the cap, the base, and the factor. For a calendar window, with times in
+    /// minutes: the limit, `start * 2^20 + first length`, and `carry_over * 2^20 + next length`.
     #[must_use]
     pub fn parameters(&self) -> [u64; 3] {
         let bucket = |bucket: &TokenBucket| [bucket.capacity(), bucket.per().get(), bucket.refill()];
@@ -101,6 +109,7 @@ impl Rule {
             Self::LeakyBucket(rule) => bucket(rule.bucket()),
             Self::Concurrency(rule) => [rule.limit(), rule.lifetime().get(), u64::from(rule.returns())],
             Self::Penalty(rule) => [rule.cap().get(), rule.base().get(), rule.factor()],
+            Self::CalendarWindow(rule) => rule.parameters(),
         }
     }
 
@@ -116,6 +125,7 @@ impl Rule {
             Self::LeakyBucket(rule) => rule.limit(),
             Self::Concurrency(rule) => rule.limit(),
             Self::Penalty(rule) => rule.limit(),
+            Self::CalendarWindow(rule) => rule.limit(),
         }
     }
 
@@ -137,11 +147,12 @@ impl Rule {
             Self::LeakyBucket(rule) => rule.maximum(first, last),
             Self::Concurrency(rule) => rule.maximum(first, last),
             Self::Penalty(rule) => rule.maximum(first, last),
+            Self::CalendarWindow(rule) => rule.maximum(first, last),
         }
     }
 
     /// The time to which the limit refers: a window's length, or the time in which an empty bucket refills, rounded up. The
-    /// lifetime of a concurrency limit's slots, and the cap of a penalty.
+    /// lifetime of a concurrency limit's slots, the cap of a penalty, and the first window of a calendar.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -160,6 +171,7 @@ impl Rule {
             Self::LeakyBucket(rule) => fill(rule.bucket()),
             Self::Concurrency(rule) => rule.lifetime(),
             Self::Penalty(rule) => rule.cap(),
+            Self::CalendarWindow(rule) => rule.window(),
         }
     }
 
@@ -169,6 +181,7 @@ impl Rule {
         match self {
             Self::SlidingWindow(rule) => rule.window() + rule.window(),
             Self::Penalty(rule) => rule.retention(),
+            Self::CalendarWindow(rule) => rule.retention(),
             _ => self.window(),
         }
     }
@@ -189,6 +202,9 @@ pub struct Quota {
     name: Option<Box<str>>,
     dimension: Box<str>,
     rule: Rule,
+    /// What a calendar window follows, so that its rule can be found again.
+    #[cfg(feature = "calendar")]
+    calendar: Option<Box<Calendar>>,
 }
 
 impl Quota {
@@ -258,6 +274,29 @@ impl Quota {
         Penalty::blocks_only(cap).map(|rule| Rule::Penalty(rule).into())
     }
 
+    /// Admits `limit` in each window of a calendar, and up to `carry_over` more that the window before has left. It knows the window of
+    /// `now` and the next one; [`Policy::at`](crate::Policy::at) finds others. See [`CalendarWindow`](crate::algorithm::CalendarWindow).
+    ///
+    /// ```
+    /// use tidegate_core::{Calendar, Every, Millis, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let day = Calendar::new(Every::Day).zone("America/New_York")?;
+    /// // The clocks go forward on 8 March 2026.
+    /// let quota = Quota::calendar_window(100, &day, 0, UnixMillis::new(1_772_974_800_000))?;
+    /// assert_eq!(quota.rule().window(), Millis::from_secs(23 * 3_600));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a limit of zero or above [`MAX_UNITS`](crate::algorithm::MAX_UNITS), a `carry_over` above
+    /// the limit or from 2^32, and an instant beyond the year 9998.
+    #[cfg(feature = "calendar")]
+    pub fn calendar_window(limit: u64, calendar: &Calendar, carry_over: u64, now: UnixMillis) -> Result<Self, Error> {
+        let rule = calendar.rule(limit, carry_over, now)?;
+        Ok(Self { calendar: Some(calendar.clone().into()), ..Rule::CalendarWindow(rule).into() })
+    }
+
     /// The quota whose algorithm has this [number](Rule::number) and these [parameters](Rule::parameters).
     ///
     /// # Errors
@@ -273,7 +312,10 @@ impl Quota {
             6 => Concurrency::new(limit, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
             7 if span == Millis::ZERO => Self::block(Millis::new(limit)),
             7 => Self::penalty(span, last, Millis::new(limit)),
-            _ => Err(Error::invalid(format!("quota: no algorithm has the number {number}; write 1 to 7"))),
+            8 => {
+                CalendarWindow::from_parameters([limit, span.get(), last]).map(|rule| Rule::CalendarWindow(rule).into())
+            }
+            _ => Err(Error::invalid(format!("quota: no algorithm has the number {number}; write 1 to 8"))),
         }
     }
 
@@ -316,6 +358,9 @@ impl Quota {
             Rule::Concurrency(rule) => {
                 let changed = Concurrency::new(limit, rule.lifetime())?.returns_cost(rule.returns());
                 return Ok(Self { rule: Rule::Concurrency(changed), ..self.clone() });
+            }
+            Rule::CalendarWindow(rule) => {
+                return Ok(Self { rule: Rule::CalendarWindow(rule.with_limit(limit)?), ..self.clone() });
             }
             Rule::FixedWindow(rule) => Self::fixed_window(limit, rule.window()),
             Rule::SlidingWindow(rule) => Self::sliding_window(limit, rule.window()),
@@ -395,6 +440,30 @@ impl Quota {
         &self.dimension
     }
 
+    /// The calendar that a [calendar window](Quota::calendar_window) follows. One from its [parameters](Quota::from_parameters) has none.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub fn calendar(&self) -> Option<&Calendar> {
+        self.calendar.as_deref()
+    }
+
+    /// The same quota with its calendar.
+    #[cfg(all(feature = "calendar", feature = "gate"))]
+    pub(crate) fn following(self, calendar: Calendar) -> Self {
+        Self { calendar: Some(calendar.into()), ..self }
+    }
+
+    /// The same quota with the window of an instant. `None` if it has this one already, or no calendar.
+    #[cfg(feature = "calendar")]
+    pub(crate) fn at(&self, now: UnixMillis) -> Option<Self> {
+        let (Rule::CalendarWindow(rule), Some(calendar)) = (&self.rule, &self.calendar) else { return None };
+        if rule.is_of(now) {
+            return None;
+        }
+        let found = calendar.rule(rule.limit(), rule.carry_over(), now).ok().filter(|found| found != rule)?;
+        Some(Self { rule: Rule::CalendarWindow(found), ..self.clone() })
+    }
+
     /// The algorithm and its parameters.
     #[must_use]
     pub const fn rule(&self) -> &Rule {
@@ -404,7 +473,13 @@ impl Quota {
 
 impl From<Rule> for Quota {
     fn from(rule: Rule) -> Self {
-        Self { name: None, dimension: Box::default(), rule }
+        Self {
+            name: None,
+            dimension: Box::default(),
+            rule,
+            #[cfg(feature = "calendar")]
+            calendar: None,
+        }
     }
 }
 

@@ -81,6 +81,7 @@ impl Options {
             4 => Quota::leaky_bucket(amount, last, span),
             5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
             6 => Quota::penalty(span, last, Millis::new(amount)),
+            8 => Quota::from_parameters(8, [amount, span.get(), last]),
             _ => Quota::block(Millis::new(amount)),
         };
         let named = |quota: Quota| {

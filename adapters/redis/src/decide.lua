@@ -1,7 +1,7 @@
 -- One decision in one step: reads the states of its keys, decides as tidegate-core does, and writes the states back.
 --
 -- KEYS     a state for each dimension: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
---            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;
+--            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;   cw1 <end> <used> <carried>;
 --            sl1 <at>:<units> <at>:<units> ...;   cc1 <id>:<at>:<cost> <id>:<at>:<cost> ...;   pn1 <violations> <until>;
 --            or, if the block was set by hand, pn1 <violations> <until> <length>;
 --          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
@@ -96,7 +96,7 @@ if not counts then
     return too_long
   end
 else
-  local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;' }
+  local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', cw = '1 0 0 0;' }
   local any, quota, length = false, 5, 0
   all, kept, begins, ended = {}, {}, {}, {}
   for row = 1, rows do
@@ -248,6 +248,55 @@ for pass = 1, 2 do
         unused_after = start + unit - now
       end
       after = after .. 'fw1 ' .. start_text .. format(used < 2147483648 and ' %d;' or ' %.0f;', used)
+
+    elseif kind == 'cw' then
+      local ends, used, carried, ends_text = 0, 0, 0, '0'
+      if stored then
+        ends_text, used, carried, place = match(stored, '^cw1 (%d+) (%d+) (%d+);()', place)
+        if place then
+          ends, used, carried = ends_text + 0, used + 0, carried + 0
+        end
+        if not place or ends > implausible or math.max(used, carried) > MAX_UNITS then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      local last = ARGV[i + 3] + 0
+      local carry_over = math.floor(last / 1048576)
+      local latest_end = calendar(unit, last, latest)
+      if ends > latest_end then
+        ends, moved = latest_end, true
+        ends_text = format('%.0f', ends)
+      end
+      -- A window that ends at the last instant never ends.
+      if now >= ends and ends < MAX_INSTANT then
+        local current_end, start = calendar(unit, last, now)
+        carried = ends < start and carry_over or math.min(math.max(limit + carried - used, 0), carry_over)
+        ends, used, ends_text = current_end, 0, format('%.0f', current_end)
+      end
+      if returns then
+        for _, charge in ipairs(returns) do
+          if calendar(unit, last, charge[1]) == ends then
+            used = math.max(used - charge[2], 0)
+          end
+        end
+      end
+      if not refund then
+        local charged, full = used + cost, limit + carried
+        if charged > full then
+          fits = false
+          charged = math.max(used, overdraw and math.min(charged, MAX_UNITS) or full)
+        elseif cost > limit then
+          fits = false
+        end
+        used = charged
+      end
+      if math.max(limit + carried - used, 0) < carry_over then
+        -- The next window carries less than an unused one.
+        unused_after = calendar(unit, last, ends) - now
+      elseif used > 0 or carried ~= carry_over then
+        unused_after = ends - now
+      end
+      after = after .. 'cw1 ' .. ends_text .. format(used < 2147483648 and carried < 2147483648 and ' %d %d;' or ' %.0f %.0f;', used, carried)
 
     elseif kind == 'sw' then
       local start, previous, used, start_text = 0, 0, 0, '0'

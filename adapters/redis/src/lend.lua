@@ -55,7 +55,7 @@ local function read()
   end
   last, borrowers = last + 0, borrowers + 0
   for i = 5, quotas_end, 4 do
-    if ARGV[i] ~= 'tb' and ARGV[i] ~= 'fw' and ARGV[i] ~= 'sw' then
+    if ARGV[i] ~= 'tb' and ARGV[i] ~= 'fw' and ARGV[i] ~= 'sw' and ARGV[i] ~= 'cw' then
       return false
     end
   end
@@ -111,7 +111,8 @@ local function lent(from, to)
 end
 
 -- Reads the parts of the state: for each quota the kind, the three parameters, and then
--- for a bucket: its level and when, for a window: its start, and what is used in it and in the one before it.
+-- for a bucket: its level and when, for a window: its start, and what is used in it and in the one before it, for a calendar window also
+-- its end and what was carried into it.
 local function parts()
   local read, place = {}, 1
   for i = 5, quotas_end, 4 do
@@ -121,11 +122,21 @@ local function parts()
       a, b, c = 0, 0, 0
     elseif part.kind == 'sw' then
       a, b, c, place = match(state, '^sw1 (%d+) (%d+) (%d+);()', place)
+    elseif part.kind == 'cw' then
+      a, b, c, place = match(state, '^cw1 (%d+) (%d+) (%d+);()', place)
     else
       a, b, place = match(state, '^%l%l1 (%d+) (%d+);()', place)
     end
     if part.kind == 'tb' then
       part.level, part.at = a + 0, b + 0
+    elseif part.kind == 'cw' then
+      part.ends, part.used, part.carried = a + 0, b + 0, c + 0
+      if state == '' then
+        part.ends = calendar(part.unit, part.refill, now)
+        part.carried = floor(part.refill / 1048576)
+      end
+      local _, start = calendar(part.unit, part.refill, max(part.ends - 1, 0))
+      part.at = start
     else
       part.at, part.used, part.previous = a + 0, (c or b) + 0, c and b + 0
       if state == '' then
@@ -144,6 +155,8 @@ local function write(parts)
       texts[place] = format('tb1 %.0f %.0f;', part.level, part.at)
     elseif part.kind == 'fw' then
       texts[place] = format('fw1 %.0f %.0f;', part.at, part.used)
+    elseif part.kind == 'cw' then
+      texts[place] = format('cw1 %.0f %.0f %.0f;', part.ends, part.used, part.carried)
     else
       texts[place] = format('sw1 %.0f %.0f %.0f;', part.at, part.previous, part.used)
     end
@@ -175,7 +188,7 @@ local function settle(now)
       end
       drain(part, at, units)
     else
-      part.used = max(part.used, lent(part.at, part.at + part.unit))
+      part.used = max(part.used, lent(part.at, part.ends or part.at + part.unit))
       if part.kind == 'sw' then
         part.previous = max(part.previous, lent(max(part.at - part.unit, 0), part.at))
       end
@@ -186,7 +199,10 @@ local function settle(now)
   for _, loan in ipairs(loans) do
     for _, part in ipairs(all) do
       local start, matters = max(now - now % part.unit, part.at), nil
-      if part.kind == 'tb' then
+      if part.kind == 'cw' then
+        local _, current = calendar(part.unit, part.refill, now)
+        matters = loan[3] > max(current, part.at)
+      elseif part.kind == 'tb' then
         matters = min(loan[3] + ceil(part.limit * part.unit / part.refill), MAX_INSTANT) > now
       elseif part.kind == 'fw' then
         matters = loan[3] > start
@@ -242,6 +258,7 @@ if resets then
         part.level = min(part.level, units * part.unit)
       else
         part.used, part.previous = min(part.used, units), 0
+        part.carried = part.carried and floor(part.refill / 1048576)
       end
     end
     local since = latest()
@@ -323,9 +340,9 @@ local function standing(ends)
     if part.kind == 'tb' then
       room = floor(max(part.limit * part.unit - part.level, 0) / part.unit)
     else
-      ends = min(ends, part.at + part.unit)
+      ends = min(ends, part.ends or part.at + part.unit)
       local weight = part.previous and part.previous - share(part.previous, max(now - part.at, 0), part.unit) or 0
-      room = max(part.limit - part.used - weight, 0)
+      room = max(part.limit + (part.carried or 0) - part.used - weight, 0)
     end
     left = min(left, room)
   end

@@ -15,6 +15,21 @@ local MAX_PART = 65536
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.
 local MAX_SKEW, IMPLAUSIBLE_AFTER = 60000, 630720000000
 
+-- The end and the start of the calendar window of an instant. `first` is the start of the first known window in minutes, times 2^20, and
+-- its length; `last` what is carried over, times 2^20, and the length of the next one.
+local function calendar(first, last, at)
+  local start, length = math.floor(first / 1048576) * 60000, first % 1048576 * 60000
+  if at < start then
+    local ends = start - math.floor((start - at - 1) / length) * length
+    return ends, math.max(ends - length, 0)
+  end
+  if at >= start + length then
+    start, length = start + length, last % 1048576 * 60000
+    start = start + math.floor((at - start) / length) * length
+  end
+  return math.min(start + length, MAX_INSTANT), math.min(start, MAX_INSTANT)
+end
+
 -- a * b in units of 2^52, and the rest.
 local function product(a, b)
   local a_high, b_high = math.floor(a / 67108864), math.floor(b / 67108864)

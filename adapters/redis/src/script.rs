@@ -44,12 +44,12 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "f32e26d4ed745826822bda54b56fc843ed276443",
-            (Self::General, true) => "755e45f3ea7dd1005f4850c366415c3f883dd8bc",
+            (Self::General, false) => "b425930f45fedd4b16b75760ac6b380110a65aa3",
+            (Self::General, true) => "7afc743040479bd855f19287414f0c909bf6d657",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
-            (Self::Lending, false) => "b7c4f9d86dabf4d535015f394344a5970213484d",
-            (Self::Lending, true) => "2a6b4cbff2bf4a981dcf990604a352d77fe56ef5",
+            (Self::Lending, false) => "3e11f92409458d107da4f3132d22cc85e9bf0726",
+            (Self::Lending, true) => "aef89ca95226424e9133ffc8fa4291a110de47f4",
         }
     }
 }
@@ -69,7 +69,7 @@ pub fn batch_script(key_locking: bool) -> String {
 /// The SHA-1 of [`batch_script`], for `EVALSHA`.
 #[cfg(feature = "rest")]
 pub(crate) const fn batch_sha1(key_locking: bool) -> &'static str {
-    if key_locking { "05d0afa7b8ddcbb7208d9c78e2461a98baedefe2" } else { "0201806582f00e762cc0ffe5fbe77d7affab7e65" }
+    if key_locking { "841c873cdd795bfd96388e28c68a03dc26b7acf5" } else { "fa83129ad61fc4345f22272d33e86bf9ce5f7c6f" }
 }
 
 /// What the scripts around `src/decide.lua` begin with: that script as a function of its keys, its arguments and the server.

@@ -4,6 +4,7 @@
 //! |-|-|
 //! | `fw1 <start> <used>;` | fixed window |
 //! | `sw1 <start> <previous> <current>;` | sliding window |
+//! | `cw1 <end> <used> <carried>;` | calendar window |
 //! | `sl1 <at>:<units> <at>:<units> …;` | sliding log |
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
 //! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
@@ -12,7 +13,7 @@
 //!
 //! The digit is the version of the format. Only the scripts write it.
 
-use tidegate_core::algorithm::{BucketState, LogEntry, PenaltyState, SlidingState, WindowState};
+use tidegate_core::algorithm::{BucketState, CalendarState, LogEntry, PenaltyState, SlidingState, WindowState};
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::Lender;
 use tidegate_core::{Charge, ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
@@ -77,6 +78,11 @@ impl StateReader<'_> {
                 let length = if is_by_hand { Millis::new(self.number(" ")?) } else { Millis::ZERO };
                 QuotaState::Penalty(PenaltyState { strikes, until, length })
             }
+            Rule::CalendarWindow(_) => QuotaState::Calendar(CalendarState {
+                end: self.instant(" ")?,
+                used: self.number(" ")?,
+                carried: self.number(" ")?,
+            }),
             _ => return Err(self.corrupt("an algorithm that this version does not know")),
         };
         self.literal(";")?;

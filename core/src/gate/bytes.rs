@@ -11,6 +11,8 @@ use crate::leb128;
 use crate::lending::Lease;
 use crate::sha256::sha256;
 use crate::{BodyFormat, Error, ExtraFields, Key, Millis, Policy, Quota};
+#[cfg(feature = "calendar")]
+use crate::{Calendar, Every};
 
 /// The length of the checksum in front of the bytes.
 const CHECKSUM_LEN: usize = 8;
@@ -67,6 +69,8 @@ pub(super) struct Writer {
 pub(super) struct BytesReader<'a> {
     bytes: &'a [u8],
     policies: Vec<Arc<Policy>>,
+    /// The feature without which a value cannot be read.
+    lacks: Option<&'static str>,
 }
 
 /// The bytes of a value: the checksum, the policies, and then what refers to them.
@@ -83,7 +87,11 @@ pub(super) fn to_bytes(value: &impl Bytes) -> Vec<u8> {
 /// # Errors
 /// [`Invalid`](crate::ErrorKind::Invalid) if they are damaged, or another version of this library wrote them.
 pub(super) fn from_bytes<T: Bytes>(bytes: &[u8]) -> Result<T, Error> {
-    read(bytes).ok_or_else(|| {
+    let mut from = BytesReader { bytes, policies: Vec::new(), lacks: None };
+    read(&mut from).ok_or_else(|| {
+        if let Some(feature) = from.lacks {
+            return Error::invalid(format!("rules: they need the feature {feature:?} of tidegate-core; enable it"));
+        }
         Error::invalid(concat!(
             "rules: these bytes are damaged, or another version than ",
             env!("CARGO_PKG_VERSION"),
@@ -92,16 +100,16 @@ pub(super) fn from_bytes<T: Bytes>(bytes: &[u8]) -> Result<T, Error> {
     })
 }
 
-fn read<T: Bytes>(bytes: &[u8]) -> Option<T> {
-    let (found, bytes) = bytes.split_at_checked(CHECKSUM_LEN)?;
+fn read<T: Bytes>(from: &mut BytesReader<'_>) -> Option<T> {
+    let (found, bytes) = from.bytes.split_at_checked(CHECKSUM_LEN)?;
     if found != checksum(bytes) {
         return None;
     }
-    let mut from = BytesReader { bytes, policies: Vec::new() };
-    for parts in Vec::<PolicyParts>::read(&mut from)? {
+    from.bytes = bytes;
+    for parts in Vec::<PolicyParts>::read(from)? {
         from.policies.push(Arc::new(parts.join().ok()?));
     }
-    T::read(&mut from).filter(|_| from.bytes.is_empty())
+    T::read(from).filter(|_| from.bytes.is_empty())
 }
 
 /// Also of the version, which decides what the bytes mean.
@@ -281,6 +289,10 @@ impl Bytes for Quota {
         String::from(self.dimension()).write(to);
         self.rule().number().write(to);
         self.rule().parameters().write(to);
+        #[cfg(feature = "calendar")]
+        self.calendar().cloned().write(to);
+        #[cfg(not(feature = "calendar"))]
+        false.write(to);
     }
 
     fn read(from: &mut BytesReader<'_>) -> Option<Self> {
@@ -289,7 +301,31 @@ impl Bytes for Quota {
         let mut quota = Self::from_parameters(number, parameters).ok()?;
         // The name that a policy gives may be longer than one that a caller gives.
         quota.name_it(name);
+        #[cfg(feature = "calendar")]
+        if let Some(calendar) = Option::<Calendar>::read(from)? {
+            quota = quota.following(calendar);
+        }
+        #[cfg(not(feature = "calendar"))]
+        if bool::read(from)? {
+            from.lacks = Some("calendar");
+            return None;
+        }
         if dimension.is_empty() { Some(quota) } else { quota.by(&dimension).ok() }
+    }
+}
+
+/// Its unit's name, its zone's and its anchor.
+#[cfg(feature = "calendar")]
+impl Bytes for Calendar {
+    fn write(&self, to: &mut Writer) {
+        for text in [self.every().name(), self.zone_name(), &self.anchor_text()] {
+            String::from(text).write(to);
+        }
+    }
+
+    fn read(from: &mut BytesReader<'_>) -> Option<Self> {
+        let (every, zone, anchor) = (String::read(from)?, String::read(from)?, String::read(from)?);
+        Self::new(Every::of_name(&every).ok()?).zone(&zone).ok()?.anchor(&anchor).ok()
     }
 }
 

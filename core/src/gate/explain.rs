@@ -9,6 +9,7 @@ use super::rules::{Applied, LimitNumber, Numbers as Given, Rule, Rules};
 use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
+use crate::algorithm::CalendarWindow;
 use crate::lending::Lease;
 use crate::{ClientIpSource, Error, Key, Policy, Quota};
 
@@ -159,6 +160,7 @@ impl Rules {
         sender: &Sender<'_>,
         request: &Request<'_>,
     ) -> (Option<Arc<Policy>>, Result<Vec<LimitNumber<'_>>, Error>) {
+        let policy = self.current(&policy, request.now());
         let keys = sender.keys(&policy, request.keys).ok();
         let claim = |name: &str| sender.claimed_limit(name);
         let given = Given { claim: &claim, given: request.limits };
@@ -282,7 +284,22 @@ impl fmt::Display for Numbers<'_> {
             }
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, "{name} of {most}, {rate} in {span}"),
             Rule::Concurrency(_) => write!(f, "{name} of {most}, each for at most {span}"),
+            Rule::CalendarWindow(window) => calendar_window(f, self.0, window),
             _ => write!(f, "{name} of {most} in {span}"),
         }
     }
+}
+
+fn calendar_window(f: &mut fmt::Formatter<'_>, quota: &Quota, window: &CalendarWindow) -> fmt::Result {
+    write!(f, "{} of {}", quota.rule().name(), quota.rule().limit())?;
+    #[cfg(feature = "calendar")]
+    if let Some(calendar) = quota.calendar() {
+        write!(f, " each {} in {}, from {}", calendar.every().name(), calendar.zone_name(), calendar.anchor_text())?;
+    }
+    let end = window.start() + window.window();
+    write!(f, ", now from {} to {}", window.start(), end)?;
+    if window.carry_over() > 0 {
+        write!(f, ", and up to {} that the one before has left", window.carry_over())?;
+    }
+    Ok(())
 }

@@ -27,6 +27,7 @@ use super::stores::{Compose, StoreRules, compose};
 use super::token::{TokenRules, Tokens, VerifyToken};
 use crate::document::FileText;
 use crate::lending::Lease;
+use crate::policy::CurrentPolicies;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{BodyFormat, Error, ExtraFields, Millis, Policy};
@@ -241,6 +242,7 @@ pub struct Rules {
     overrides: Overrides,
     /// The limits whose numbers the platform has.
     fixed: Vec<Box<str>>,
+    current: CurrentPolicies,
 }
 
 /// A valid API key, and the place of its tier.

@@ -188,7 +188,7 @@ impl Lender {
         let charged_at = UnixMillis::new(loan.until.get().saturating_sub(1));
         policy.refund(state, charged_at, now, unspent);
         let units = kept.min(loan.units - unspent);
-        (units > 0 && loan.until > latest(state).max(now)).then_some(Lent { units, ..loan })
+        (units > 0 && loan.until > latest(policy, state).max(now)).then_some(Lent { units, ..loan })
     }
 
     /// Lends what the question asks for. What the borrower keeps becomes a part of it.
@@ -273,17 +273,19 @@ fn end(policy: &Policy, state: &PolicyState, latest: UnixMillis) -> UnixMillis {
     let ends = policy.quotas().iter().zip(state.parts()).map(|(quota, part)| match (quota.rule(), part) {
         (Rule::FixedWindow(rule), QuotaState::Window(window)) => window.start + rule.window(),
         (Rule::SlidingWindow(rule), QuotaState::Sliding(window)) => window.start + rule.window(),
+        (_, QuotaState::Calendar(window)) => window.end,
         _ => latest,
     });
     ends.fold(latest, UnixMillis::min)
 }
 
 /// The latest instant of a state. Loans that ended before it are settled.
-fn latest(state: &PolicyState) -> UnixMillis {
-    let instants = state.parts().iter().map(|part| match part {
-        QuotaState::Bucket(level) => level.at,
-        QuotaState::Window(window) => window.start,
-        QuotaState::Sliding(window) => window.start,
+fn latest(policy: &Policy, state: &PolicyState) -> UnixMillis {
+    let instants = policy.quotas().iter().zip(state.parts()).map(|(quota, part)| match (quota.rule(), part) {
+        (_, QuotaState::Bucket(level)) => level.at,
+        (_, QuotaState::Window(window)) => window.start,
+        (_, QuotaState::Sliding(window)) => window.start,
+        (Rule::CalendarWindow(rule), QuotaState::Calendar(window)) => rule.started(window),
         _ => UnixMillis::new(0),
     });
     instants.fold(UnixMillis::new(0), UnixMillis::max)

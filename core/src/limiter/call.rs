@@ -76,8 +76,9 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// Checks that the token is one, and that a policy with slots has it.
+    /// Checks that the token is one, that a policy with slots has it, and that the policy knows the window of the check.
     pub(crate) fn verify(&self) -> Result<(), Error> {
+        self.policy.covers(self.now)?;
         match self.idempotency {
             Some(idempotency) => verify_token(idempotency.token),
             None if self.policy.has_slots() => Err(Error::invalid(

@@ -64,7 +64,7 @@ macro_rules! setters {
 impl Capabilities {
     /// The algorithms that count requests: all but the concurrency limit and the penalty.
     pub const COUNTING: &'static [&'static str] =
-        &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+        &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "calendar_window"];
 
     /// Every feature but loans, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports by
     /// its two required operations. One that [lends](crate::lending) says so with [`Capabilities::lends`].
@@ -78,6 +78,7 @@ impl Capabilities {
             "leaky_bucket",
             "concurrency",
             "penalty",
+            "calendar_window",
         ],
         max_quotas: Policy::MAX_QUOTAS,
         dimensions: Dimensions::Any,

@@ -117,6 +117,7 @@ impl<'a> Operation<'a> {
     /// # Errors
     /// [`ErrorKind::Unsupported`] that names the first missing feature, and [`ErrorKind::Invalid`].
     pub fn verify(&self, can: &Capabilities) -> Result<(), Error> {
+        self.covered()?;
         if let Self::Settle(settle) = self {
             settle.verify()?;
         }
@@ -141,6 +142,11 @@ impl<'a> Operation<'a> {
                 block.verify()
             }
         }
+    }
+
+    /// Checks that the policy knows the window of the caller's clock. A reset needs none.
+    pub(crate) fn covered(&self) -> Result<(), Error> {
+        self.policy().covers(self.now())
     }
 
     /// The error of a limiter that does not support this operation.

@@ -1,8 +1,10 @@
 //! A proposed limit on the traffic of the current one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Capabilities, Check, Limiter, Operation, Reply};
+use crate::policy::CurrentPolicies;
 use crate::{Decision, Error, Policy};
 
 /// Tries a proposed limit on the traffic of the current one, and counts the differences. Only the current limit decides.
@@ -31,7 +33,8 @@ use crate::{Decision, Error, Policy};
 pub struct Shadow<L> {
     limiter: L,
     /// By the name of the current policy, with counts of its own.
-    proposal: Policy,
+    proposal: Arc<Policy>,
+    current: CurrentPolicies,
     name: Box<str>,
     counts: [AtomicU64; 5],
 }
@@ -56,7 +59,8 @@ impl<L: Limiter> Shadow<L> {
     /// A limiter that tries `proposal` on checks by a policy of the same name.
     pub fn new(limiter: L, proposal: Policy) -> Self {
         let name = proposal.name().into();
-        Self { limiter, proposal: proposal.with_own_counts("~"), name, counts: Default::default() }
+        let proposal = Arc::new(proposal.with_own_counts("~"));
+        Self { limiter, proposal, current: CurrentPolicies::default(), name, counts: Default::default() }
     }
 
     /// The differences so far.
@@ -84,8 +88,9 @@ impl<L: Limiter> Shadow<L> {
         !self.proposal.dimensions().iter().all(|dimension| has(dimension.name()))
     }
 
-    fn proposal(&self, policy: &Policy) -> Option<&Policy> {
-        (*policy.name() == *self.name).then_some(&self.proposal)
+    fn proposal(&self, operation: &Operation<'_>) -> Option<Arc<Policy>> {
+        let is_tried = *operation.policy().name() == *self.name;
+        is_tried.then(|| self.current.at(&self.proposal, operation.now()))
     }
 }
 
@@ -99,7 +104,8 @@ impl<L: Limiter> Limiter for Shadow<L> {
             return Err(operation.unsupported());
         }
         let reply = self.limiter.apply(operation).await;
-        let proposed = match (operation, self.proposal(operation.policy())) {
+        let proposal = self.proposal(&operation);
+        let proposed = match (operation, &proposal) {
             (Operation::Peek(_), _) | (_, None) => return reply,
             (Operation::Check(_), _) if reply.is_err() => return reply,
             (Operation::Check(check), Some(policy)) => Operation::Check(Check { policy, lease: None, ..check }),

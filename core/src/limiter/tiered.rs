@@ -1,6 +1,9 @@
 //! A cheap limiter in front of a strict one.
 
+use std::sync::Arc;
+
 use super::{Capabilities, Check, Limiter, Operation, Reply};
+use crate::policy::CurrentPolicies;
 use crate::{Decision, Error, Origin, Policy};
 
 /// Asks a cheap limiter first, such as the one of a location, and the strict one only about what that admits. So a flood does
@@ -34,7 +37,8 @@ use crate::{Decision, Error, Origin, Policy};
 #[derive(Debug)]
 pub struct Tiered<N, F> {
     near: N,
-    policy: Policy,
+    policy: Arc<Policy>,
+    current: CurrentPolicies,
     far: F,
 }
 
@@ -49,7 +53,7 @@ impl<N: Limiter, F: Limiter> Tiered<N, F> {
         if policy.dimensions().len() > 1 || policy.has_slots() {
             return Err(Error::invalid("policy: write one dimension and no concurrency limit for the first tier"));
         }
-        Ok(Self { near, policy, far })
+        Ok(Self { near, policy: Arc::new(policy), current: CurrentPolicies::default(), far })
     }
 
     /// The denial of the first limiter.
@@ -63,8 +67,8 @@ impl<N: Limiter, F: Limiter> Tiered<N, F> {
     }
 
     /// What the first limiter is asked, if anything.
-    fn near<'a>(&'a self, operation: &Operation<'a>) -> Result<Option<Operation<'a>>, Error> {
-        let (can, policy) = (self.near.capabilities(), &self.policy);
+    fn near<'a>(&self, policy: &'a Policy, operation: &Operation<'a>) -> Result<Option<Operation<'a>>, Error> {
+        let can = self.near.capabilities();
         let near_check = |check: &Check<'a>| {
             let cost = if can.costs { check.cost } else { 1 };
             Ok::<_, Error>(Check::new(policy, check.keys.single(policy)?, check.now).cost(cost))
@@ -91,7 +95,8 @@ impl<N: Limiter, F: Limiter> Limiter for Tiered<N, F> {
         if let Operation::Lend(..) = operation {
             return Err(operation.unsupported());
         }
-        if let Some(near) = self.near(&operation)? {
+        let policy = self.current.at(&self.policy, operation.now());
+        if let Some(near) = self.near(&policy, &operation)? {
             let reply = self.near.apply(near).await;
             if let Operation::Check(check) | Operation::Peek(check) = operation {
                 if let Some(denial) = self.denied(&check, reply)? {

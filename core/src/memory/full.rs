@@ -120,6 +120,7 @@ fn left(rule: &Rule, state: &QuotaState, now: UnixMillis) -> Option<u64> {
             None => Some(if state.strikes > 0 { 0 } else { ALL }),
         },
         (Rule::Concurrency(_), _) => (remaining == Some(rule.limit())).then_some(ALL),
-        _ => Some(remaining.unwrap_or_default().saturating_mul(ALL) / rule.limit().max(1)),
+        // A window that has carried some over may have more left than its limit.
+        _ => Some((remaining.unwrap_or_default().saturating_mul(ALL) / rule.limit().max(1)).min(ALL)),
     }
 }

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use crate::document::Item;
 use crate::suggestion::Suggestion;
+#[cfg(feature = "calendar")]
+use crate::{Calendar, Every, UnixMillis};
 use crate::{Error, Millis, Policy, Quota};
 
 /// An algorithm as files name it.
@@ -25,7 +27,7 @@ pub(super) const RETURNS_COST: &str = "returns_cost";
 const WINDOW: &[(&str, usize)] = &[("limit", 0), ("window_ms", 1)];
 const BUCKET: &[(&str, usize)] = &[("capacity", 0), ("refill", 2), ("per_ms", 1)];
 
-pub(super) const ALGORITHMS: [AlgorithmFields; 8] = [
+pub(super) const ALGORITHMS: [AlgorithmFields; 9] = [
     AlgorithmFields { name: "fixed_window", number: 1, fields: WINDOW },
     AlgorithmFields { name: "sliding_window", number: 2, fields: WINDOW },
     AlgorithmFields { name: "sliding_log", number: 3, fields: WINDOW },
@@ -34,20 +36,47 @@ pub(super) const ALGORITHMS: [AlgorithmFields; 8] = [
     AlgorithmFields { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
     AlgorithmFields { name: "penalty", number: PENALTY, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
     AlgorithmFields { name: "block", number: PENALTY, fields: &[("cap_ms", 0)] },
+    AlgorithmFields { name: "calendar_window", number: CALENDAR, fields: &[("limit", 0)] },
 ];
 
+/// The number of a calendar window, whose further fields are those of a calendar.
+pub(super) const CALENDAR: u8 = 8;
+
+const CALENDAR_FIELDS: &[&str] = &["every", "zone", "anchor", "carry_over"];
+
 impl AlgorithmFields {
-    fn quota(&self, parameters: [u64; 3], name: Option<&str>, by: Option<&str>) -> Result<Quota, Error> {
-        let mut quota = match (self.name, parameters) {
+    fn quota(&self, parameters: [u64; 3]) -> Result<Quota, Error> {
+        match (self.name, parameters) {
             // A penalty without a base is a mistake here, and a block among parameters.
-            ("penalty", [cap, base, factor]) => Quota::penalty(Millis::new(base), factor, Millis::new(cap))?,
-            _ => Quota::from_parameters(self.number, parameters)?,
-        };
-        if let Some(name) = name {
-            quota = quota.named(name)?;
+            ("penalty", [cap, base, factor]) => Quota::penalty(Millis::new(base), factor, Millis::new(cap)),
+            _ => Quota::from_parameters(self.number, parameters),
         }
-        by.map_or(Ok(quota.clone()), |dimension| quota.by(dimension))
     }
+}
+
+/// The quota of a table with the fields of a calendar. It has the first windows since the epoch: only what checks knows the time.
+#[cfg(feature = "calendar")]
+fn calendar_window(item: &Item<'_>, limit: u64) -> Result<Quota, Error> {
+    let (every, carry_over) = (item.required("every")?, item.field("carry_over"));
+    let mut calendar = Calendar::new(Every::of_name(every.text()?).map_err(|error| every.at(&error))?);
+    if let Some(zone) = item.field("zone") {
+        calendar = calendar.zone(zone.text()?).map_err(|error| zone.at(&error))?;
+    }
+    if let Some(anchor) = item.field("anchor") {
+        let text = anchor
+            .text()
+            .map_err(|_| anchor.invalid(format_args!("expected a text; write a date such as \"2026-01-31\"")))?;
+        calendar = calendar.anchor(text).map_err(|error| anchor.at(&error))?;
+    }
+    let carried = carry_over.as_ref().map_or(Ok(0), Item::number)?;
+    Quota::calendar_window(limit, &calendar, carried, UnixMillis::new(0))
+}
+
+#[cfg(not(feature = "calendar"))]
+fn calendar_window(item: &Item<'_>, _: u64) -> Result<Quota, Error> {
+    let algorithm = item.required("algorithm")?;
+    Err(algorithm
+        .wrong("calendar_window", format_args!("needs time zones; enable the feature \"calendar\" of tidegate-core")))
 }
 
 /// Reads what a quota counts by: a name, or none for the sender.
@@ -83,6 +112,9 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
     };
     let mut fields = Vec::from(["algorithm", "name", "by"]);
     fields.extend(known.fields.iter().map(|(field, _)| field));
+    if known.number == CALENDAR {
+        fields.extend(CALENDAR_FIELDS);
+    }
     // A penalty has no limit.
     fields.extend(more.iter().filter(|_| known.number != PENALTY));
     item.only(&fields)?;
@@ -95,5 +127,17 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
     }
     let name = item.field("name").map(|name| name.text()).transpose()?;
     let by = item.field("by").map(|by| dimension(&by)).transpose()?.flatten();
-    known.quota(parameters, name, by.as_deref()).map_err(|error| item.at(&error))
+    let made = match known.number {
+        CALENDAR => calendar_window(item, parameters[0]),
+        _ => known.quota(parameters),
+    };
+    let named = made.and_then(|quota| match name {
+        Some(name) => quota.named(name),
+        None => Ok(quota),
+    });
+    let counted = named.and_then(|quota| match by {
+        Some(dimension) => quota.by(&dimension),
+        None => Ok(quota),
+    });
+    counted.map_err(|error| item.at(&error))
 }

@@ -76,6 +76,7 @@ impl PolicyParts {
             name: name.into(),
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
+            known_until: super::known_until(&quotas),
             dimensions: dimensions.into(),
             group,
             place_by_key,

@@ -11,9 +11,11 @@
 use alloc::boxed::Box;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::ser::{Error as _, Serialize, SerializeMap as _, Serializer};
 
-use super::fields::{ALGORITHMS, RETURNS_COST, policy, quota};
+use super::fields::{ALGORITHMS, CALENDAR, RETURNS_COST, policy, quota};
+#[cfg(feature = "calendar")]
+use crate::Rule;
 use crate::document::{Item, Node, Source};
 use crate::{Error, Policy, Quota};
 
@@ -44,6 +46,9 @@ impl<'de> Deserialize<'de> for Policy {
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (algorithm, parameters) = (self.rule().name(), self.rule().parameters());
+        if has_lost_its_calendar(self) {
+            return Err(S::Error::custom("calendar_window: the quota is of two windows and has no calendar to write"));
+        }
         let mut table = serializer.serialize_map(None)?;
         table.serialize_entry("algorithm", algorithm)?;
         for (field, text) in [("name", self.name()), ("by", self.dimension())] {
@@ -59,8 +64,26 @@ impl Serialize for Quota {
                 (_, number) => table.serialize_entry(field, &number)?,
             }
         }
+        #[cfg(feature = "calendar")]
+        if let (Some(calendar), Rule::CalendarWindow(window)) = (self.calendar(), self.rule()) {
+            table.serialize_entry("every", calendar.every().name())?;
+            table.serialize_entry("zone", calendar.zone_name())?;
+            table.serialize_entry("anchor", &*calendar.anchor_text())?;
+            if window.carry_over() > 0 {
+                table.serialize_entry("carry_over", &window.carry_over())?;
+            }
+        }
         table.end()
     }
+}
+
+/// A quota from its [parameters](Quota::from_parameters) has two windows and no calendar.
+fn has_lost_its_calendar(quota: &Quota) -> bool {
+    #[cfg(feature = "calendar")]
+    if quota.calendar().is_some() {
+        return false;
+    }
+    quota.rule().number() == CALENDAR
 }
 
 impl Serialize for Policy {

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use super::QuotaState;
-use crate::algorithm::{Algorithm as _, BucketState, Inspect, PenaltyState, SlidingState, Standing, Step, WindowState};
+use crate::algorithm::{
+    Algorithm as _, BucketState, CalendarState, Inspect, PenaltyState, SlidingState, Standing, Step, WindowState,
+};
 use crate::decision::{Decision, QuotaStatus};
 use crate::limiter::ChargeId;
 use crate::quota::{Quota, Rule};
@@ -23,6 +25,7 @@ macro_rules! dispatch {
             (Rule::SlidingLog($algorithm), QuotaState::Log($inner)) => $call,
             (Rule::Concurrency($algorithm), QuotaState::Slots($inner)) => $call,
             (Rule::Penalty($algorithm), QuotaState::Penalty($inner)) => $call,
+            (Rule::CalendarWindow($algorithm), QuotaState::Calendar($inner)) => $call,
             _ => $none,
         }
     };
@@ -37,6 +40,7 @@ impl Rule {
             Self::TokenBucket(_) | Self::LeakyBucket(_) => QuotaState::Bucket(BucketState::default()),
             Self::Concurrency(_) => QuotaState::Slots(Vec::new()),
             Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
+            Self::CalendarWindow(_) => QuotaState::Calendar(CalendarState::default()),
         }
     }
 
@@ -114,6 +118,7 @@ impl QuotaState {
             Self::Window(state) => Some(Self::Window(*state)),
             Self::Sliding(state) => Some(Self::Sliding(*state)),
             Self::Bucket(state) => Some(Self::Bucket(*state)),
+            Self::Calendar(state) => Some(Self::Calendar(*state)),
             Self::Log(_) | Self::Slots(_) | Self::Penalty(_) => None,
         }
     }

@@ -226,6 +226,8 @@ impl<'s, L: Limiter + 's> LendingLimiter<'s, L> {
             let lender = Arc::clone(&self.lender);
             let call = async move {
                 let (policy, key) = whose;
+                // It may be told of an earlier window.
+                let policy = policy.at(now);
                 lender.lend(Check::new(&policy, &key, now).cost(cost), asked.question).await
             };
             (name, asked.nth, Box::pin(call) as BoxFuture<'s, _>)
@@ -381,6 +383,7 @@ fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
     let key = check.keys.single(check.policy).ok()?.clone();
     let known = policies.iter().find(|policy| ***policy == *check.policy).cloned();
     let policy = known.or_else(|| {
+        policies.retain(|policy| policy.covers(check.now).is_ok());
         (policies.len() < LATER_MAX).then(|| {
             policies.push(Arc::new(check.policy.clone()));
             policies[policies.len() - 1].clone()

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
-use tidegate_core::algorithm::{BucketState, LogEntry, MAX_UNITS, SlidingState, TokenBucket, WindowState};
+use tidegate_core::algorithm::{
+    BucketState, CalendarState, CalendarWindow, LogEntry, MAX_UNITS, SlidingState, TokenBucket, WindowState,
+};
 use tidegate_core::{
     Charge, ChargeId, Decision, ErrorKind, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, Quota, QuotaState, Rule,
     Status, UnixMillis,
@@ -21,18 +23,35 @@ fn quota() -> impl Strategy<Value = Quota> {
         (limit.clone(), 1..=7u64, span.clone())
             .prop_map(|(n, r, w)| Quota::token_bucket(n, r, Millis::new(w)).unwrap()),
         (limit, 1..=7u64, span).prop_map(|(n, r, w)| Quota::leaky_bucket(n, r, Millis::new(w)).unwrap()),
+        calendar_window(),
     ]
+}
+
+/// Calendar windows of some minutes, one of which begins at `NOW` or near the epoch.
+fn calendar_window() -> impl Strategy<Value = Quota> {
+    let start = prop_oneof![(0..3u64).prop_map(|minute| 60_000 * minute), Just(NOW.get())];
+    let numbers = (1..=12u64, start, 1..=3u64, 1..=3u64, 0..=12u64);
+    numbers.prop_map(|(limit, start, first, next, carry_over)| {
+        let (start, minutes) = (UnixMillis::new(start), |minutes| Millis::from_secs(60 * minutes));
+        let window = CalendarWindow::new(limit, start, minutes(first), minutes(next), carry_over.min(limit));
+        Rule::CalendarWindow(window.unwrap()).into()
+    })
 }
 
 /// Quotas with the largest numbers that the constructors accept.
 fn huge_quota() -> impl Strategy<Value = Quota> {
-    (1..=MAX_UNITS, 0..5usize, 1..=MAX_UNITS).prop_map(|(span, algorithm, refill)| {
+    (1..=MAX_UNITS, 0..6usize, 1..=MAX_UNITS).prop_map(|(span, algorithm, refill)| {
         let (most, span) = (MAX_UNITS / span, Millis::new(span));
         match algorithm {
             0 => Quota::fixed_window(MAX_UNITS, span),
             1 => Quota::sliding_window(MAX_UNITS, span),
             2 => Quota::sliding_log(most.min(1_000), span),
             3 => Quota::token_bucket(most, refill, span),
+            4 => {
+                let longest = Millis::from_secs(60 * ((1 << 20) - 1));
+                let window = CalendarWindow::new(MAX_UNITS, UnixMillis::new(0), longest, longest, (1 << 32) - 1);
+                window.map(|window| Rule::CalendarWindow(window).into())
+            }
             _ => Quota::leaky_bucket(most, refill, span),
         }
         .unwrap()
@@ -48,11 +67,13 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn start() -> impl Strategy<Value = UnixMillis> {
-    prop_oneof![0..200u64, Just(NOW.get())].prop_map(UnixMillis::new)
+    // Minutes, in which calendar windows begin, come soon after some of them.
+    prop_oneof![0..200u64, Just(NOW.get()), 59_900..60_000u64, NOW.get() + 59_900..NOW.get() + 60_000]
+        .prop_map(UnixMillis::new)
 }
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    let gap = prop_oneof![2 => Just(0), 5 => 0..=12u64, 1 => 0..=120u64];
+    let gap = prop_oneof![4 => Just(0), 10 => 0..=12u64, 2 => 0..=120u64, 1 => 0..=200_000u64];
     let cost = prop_oneof![6 => Just(1), 3 => 0..=13u64, 1 => any::<u64>()];
     proptest::collection::vec((gap, cost), 1..60)
 }
@@ -115,7 +136,7 @@ proptest! {
         let policy = Policy::new("law", [quota]).unwrap();
         let mut state = policy.initial_state();
         let mut ask = |ms| policy.decide(&mut state, start + Millis::new(ms), 1).is_allowed();
-        let admitted: usize = (0..=span).map(|ms| (0..13).take_while(|_| ask(ms)).count()).sum();
+        let admitted: usize = (0..=span).map(|ms| (0..25).take_while(|_| ask(ms)).count()).sum();
         prop_assert_eq!(admitted as u64, most);
     }
 
@@ -184,8 +205,11 @@ proptest! {
         let remaining = |decision: &Decision| decision.quotas().iter().filter_map(|quota| quota.remaining()).min().unwrap();
         let mut left = remaining(&policy.peek(&state, now, 1));
         if left > 1_000 {
-            // Use up all but a few units of a huge quota in one request.
-            prop_assert!(policy.decide(&mut state, now, left - 10).is_allowed());
+            // Use up all but a few units of a huge quota in a request, or two if it has carried some over.
+            let most = policy.quotas().iter().map(|quota| quota.rule().limit()).min().unwrap();
+            for cost in [(left - 10).min(most), (left - 10).saturating_sub(most)] {
+                prop_assert!(policy.decide(&mut state, now, cost).is_allowed());
+            }
             left = 10;
         }
         for used in 1..=left {
@@ -208,7 +232,7 @@ proptest! {
             let decision = policy.decide(&mut state, now, cost);
             prop_assert_eq!(decision.status(), Status::NeverAdmissible);
             prop_assert_eq!(decision.retry_after(), None);
-            prop_assert!(cost > decision.binding().limit());
+            prop_assert!(cost > policy.quotas()[decision.binding_index()].rule().limit());
             prop_assert_eq!(&state, &before);
         }
     }
@@ -244,7 +268,11 @@ proptest! {
         arrivals in arrivals(), ahead in prop_oneof![1..=200_000u64, Just(365 * 86_400_000)], gap in 1..=100_000u64
     ) {
         let policy = Policy::new("law", [vec![quota], more].concat()).unwrap().charge_denied(charge);
-        let longest = policy.quotas().iter().map(|quota| quota.rule().window()).max().unwrap();
+        let longest = policy.quotas().iter().map(|quota| match quota.rule() {
+            Rule::CalendarWindow(rule) => rule.window().max(rule.next_window()),
+            rule => rule.window(),
+        });
+        let longest = longest.max().unwrap();
         let bound = MAX_CLOCK_SKEW + longest + longest;
         let (_, mut state) = replay(&policy, start + Millis::new(ahead), &arrivals);
         // A host with a correct clock finds the state. The bound holds for its first request and for later ones.
@@ -266,6 +294,8 @@ proptest! {
     fn law_7_a_changed_limit_keeps_the_used_units(
         quota in quota(), other in 1..=15u64, start in start(), arrivals in arrivals(), later in 0..=50u64
     ) {
+        // What is carried over is no more than the limit, so it changes, too.
+        prop_assume!(!matches!(quota.rule(), Rule::CalendarWindow(rule) if rule.carry_over() > 0));
         let (before, after) = (Policy::new("law", [quota.clone()]).unwrap(), Policy::new("law", [quota.with_limit(other).unwrap()]).unwrap());
         prop_assert_eq!(before.id(), after.id());
         let (decisions, state) = replay(&before, start, &arrivals);
@@ -405,7 +435,7 @@ proptest! {
         let policy = Policy::new("law", [quota.clone()]).unwrap();
         let (_, state) = replay(&policy, start, &arrivals);
         let most = match quota.rule() {
-            Rule::SlidingWindow(_) => 1 + 24,
+            Rule::SlidingWindow(_) | Rule::CalendarWindow(_) => 1 + 24,
             Rule::SlidingLog(rule) => 1 + 4 + 12 * usize::try_from(rule.window().get().min(12)).unwrap(),
             _ => 1 + 16,
         };
@@ -422,6 +452,10 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
     let sliding = |start| QuotaState::Sliding(SlidingState { start: UnixMillis::new(start), previous: 5, current: 5 });
     let log = |at| QuotaState::Log(vec![LogEntry { at: UnixMillis::new(at), units: 5 }]);
     let bucket = |level, at| QuotaState::Bucket(BucketState { level, at: UnixMillis::new(at) });
+    let calendar =
+        |end, used, carried| QuotaState::Calendar(CalendarState { end: UnixMillis::new(end), used, carried });
+    let days_30 = Millis::from_secs(30 * 86_400);
+    let month = Rule::CalendarWindow(CalendarWindow::new(5, NOW, days_30, days_30, 2).unwrap());
     let entry = |units| LogEntry { at: NOW, units };
     let slots = |of: &[(u64, u64)]| {
         let slot = |&(at, cost)| Charge { id: ChargeId::NONE, at: UnixMillis::new(at), cost };
@@ -440,6 +474,9 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
         (Quota::sliding_log(5, minute), QuotaState::Log(vec![entry(1), entry(1)])),
         (Quota::sliding_log(5, minute), QuotaState::Log(vec![entry(0)])),
         (Quota::concurrency(5, minute), slots(&[(LAST, 1)])),
+        (Ok(month.into()), calendar(LAST, 5, 0)),
+        (Ok(month.into()), calendar(NOW.get(), MAX_UNITS + 1, 0)),
+        (Ok(month.into()), calendar(NOW.get(), 0, MAX_UNITS + 1)),
         (Quota::concurrency(5, minute), slots(&[(NOW.get(), 1), (NOW.get() - 1, 1)])),
         (Quota::concurrency(5, minute), slots(&[(NOW.get(), MAX_UNITS + 1)])),
     ];
@@ -458,6 +495,7 @@ fn states_that_the_policy_cannot_have_written_are_corrupt() {
         (Quota::sliding_log(5, minute), log(year)),
         (Quota::token_bucket(5, 1, minute), bucket(60_000 * 1_000_000, year)),
         (Quota::concurrency(5, minute), slots(&[(NOW.get(), MAX_UNITS), (NOW.get(), 1), (year, 1)])),
+        (Ok(month.into()), calendar(year + 1, MAX_UNITS, MAX_UNITS)),
     ];
     for (quota, state) in honest {
         let policy = Policy::new("law", [quota.unwrap()]).unwrap();

@@ -1,6 +1,7 @@
 //! The tests of the core. They are one program, because each program would be compiled and linked with everything again.
 
 mod block;
+mod calendars;
 mod charges;
 mod client_ip;
 mod combinator_mutants;

@@ -6,9 +6,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::{MIN_TTL, Server, runtime};
-use proptest::prop_assert_eq;
+use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use tidegate_core::{Check, Error, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Refund, Settle, UnixMillis};
+use tidegate_core::algorithm::CalendarWindow;
+use tidegate_core::{
+    Check, Error, Key, Limiter, LimiterExt, MemoryLimiter, Millis, Policy, Quota, Refund, Rule, Settle, UnixMillis,
+};
 use tidegate_testing::crowd::{self, Crowd};
 use tidegate_testing::{History, LAST, NOW, Plausibility, Step, Steps, history};
 use tokio::runtime::Runtime;
@@ -155,4 +158,103 @@ fn rest_decides_as_the_reference_does() {
     let (server, runtime) = (Server::start(), runtime());
     let front = runtime.block_on(crate::support::rest::Endpoint::start(&server));
     replay_all(&front.limiter_with(|config| config.key_locking(true)), &runtime, 300);
+}
+
+/// Calendar windows: what a caller does at an instant of some minutes around the start of one.
+#[derive(Clone, Debug)]
+enum Call {
+    Check(u64),
+    Peek(u64),
+    Refund(u64, u64),
+    Once(u8, u64),
+    Settle(u8, u64),
+    /// From now on, with another limit, other windows and another carry.
+    Change(u64, u64, u64, u64, u64),
+}
+
+fn calls() -> impl Strategy<Value = Vec<(u64, Call)>> {
+    let call = prop_oneof![
+        8 => (0..9u64).prop_map(Call::Check),
+        2 => (0..9u64).prop_map(Call::Peek),
+        2 => (0..5u64, 0..600_000u64).prop_map(|(cost, ago)| Call::Refund(cost, ago)),
+        2 => (0..3u8, 0..9u64).prop_map(|(token, cost)| Call::Once(token, cost)),
+        2 => (0..3u8, 0..20u64).prop_map(|(token, cost)| Call::Settle(token, cost)),
+        1 => (1..9u64, 0..20u64, 1..6u64, 1..6u64, 0..9u64)
+            .prop_map(|(limit, start, first, next, carry)| Call::Change(limit, start, first, next, carry)),
+    ];
+    let instant = prop_oneof![4 => 0..900_000u64, 1 => (0..15u64).prop_map(|minute| 60_000 * minute)];
+    prop::collection::vec((instant, call), 1..40)
+}
+
+/// The instants go up, with some steps back over boundaries.
+async fn replay_calendar(
+    redis: &impl Limiter,
+    key: &Key,
+    calls: &[(u64, Call)],
+    beside: bool,
+) -> Result<(), TestCaseError> {
+    let memory = MemoryLimiter::with_shards(1);
+    let minutes = |minutes| Millis::from_secs(60 * minutes);
+    let policy = |limit: u64, start, first, next, carry: u64| {
+        let (first, next) = (minutes(first), minutes(next));
+        let window = CalendarWindow::new(limit, NOW + minutes(start), first, next, carry.min(limit)).unwrap();
+        let mut quotas = vec![Quota::from(Rule::CalendarWindow(window))];
+        quotas.extend(beside.then(|| Quota::fixed_window(12, minutes(2)).unwrap().named("beside").unwrap()));
+        Policy::new("calendar", quotas).unwrap()
+    };
+    let (mut by, mut epoch, mut now) = (policy(5, 5, 3, 2, 3), 0, NOW);
+    for (instant, call) in calls {
+        // Mostly forward.
+        let instant = NOW + Millis::new(*instant);
+        now = if instant.get() % 4 == 0 { instant } else { now.max(instant) };
+        let about = || format!("{call:?} at {now} of {by:?}");
+        match *call {
+            Call::Check(cost) | Call::Peek(cost) => {
+                let check = Check::new(&by, key, now).cost(cost);
+                let (one, other) = match call {
+                    Call::Check(_) => (redis.check(check).await, memory.decide(check)),
+                    _ => (redis.peek(check).await, memory.peek(check).await),
+                };
+                prop_assert_eq!(one.map_err(|error| error.kind()), other.map_err(|error| error.kind()), "{}", about());
+            }
+            Call::Refund(cost, ago) => {
+                let then = UnixMillis::new(now.get() - ago);
+                let refund = Refund::new(&by, key, cost, then, now);
+                let (one, other) = (redis.refund(refund).await, memory.refund(refund).await);
+                prop_assert_eq!(one.map_err(|error| error.kind()), other.map_err(|error| error.kind()), "{}", about());
+            }
+            Call::Once(token, cost) => {
+                let token = format!("{epoch}-{token}");
+                let check = Check::new(&by, key, now).cost(cost).idempotent(&token, Millis::new(1 << 49));
+                let (one, other) = (redis.check(check).await, memory.decide(check));
+                prop_assert_eq!(one.map_err(|error| error.kind()), other.map_err(|error| error.kind()), "{}", about());
+            }
+            Call::Settle(token, cost) => {
+                let token = format!("{epoch}-{token}");
+                let settle = Settle::new(&by, key, &token, cost, now);
+                let (one, other) = (redis.settle(settle).await, memory.settle(settle).await);
+                prop_assert_eq!(one.map_err(|error| error.kind()), other.map_err(|error| error.kind()), "{}", about());
+            }
+            Call::Change(limit, start, first, next, carry) => {
+                by = policy(limit, start, first, next, carry);
+                epoch += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn calendar_windows_are_decided_as_in_memory() {
+    let server = Server::start();
+    let (redis, runtime, nth) = (server.limiter(), runtime(), AtomicU64::new(0));
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&(calls(), any::<bool>()), |(calls, beside)| {
+        let key = Key::new(format!("calendar-{}", nth.fetch_add(1, Ordering::Relaxed)));
+        runtime.block_on(replay_calendar(&redis, &key, &calls, beside))
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
 }

@@ -17,6 +17,7 @@ use crate::gate::responses::Responses;
 use crate::gate::stores::{StoreRules, compose};
 use crate::gate::token::{TokenRules, Tokens};
 use crate::lending::{self, Lease};
+use crate::policy::CurrentPolicies;
 use crate::policy::fields::policy;
 use crate::quota::checked_name;
 use crate::quoted_text::Quoted;
@@ -161,6 +162,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         limits_from,
         overrides: Overrides::default(),
         fixed: Vec::new(),
+        current: CurrentPolicies::default(),
     };
     match root.field("overrides") {
         Some(item) => Ok(Rules { overrides: Overrides::new(rules.overrides_of(&item)?), ..rules }),

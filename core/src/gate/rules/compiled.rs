@@ -4,6 +4,7 @@ use super::{Rule, Rules};
 use crate::gate::bytes::{Bytes, BytesReader, Writer};
 use crate::gate::matcher::Matcher;
 use crate::gate::token::Tokens;
+use crate::policy::CurrentPolicies;
 
 impl Bytes for Rules {
     fn write(&self, to: &mut Writer) {
@@ -33,6 +34,8 @@ impl Bytes for Rules {
             overrides,
             // Known to the gate.
             fixed: _,
+            // Found with requests.
+            current: _,
         } = self;
         ignores_case.write(to);
         exempts_preflights.write(to);
@@ -79,6 +82,7 @@ impl Bytes for Rules {
             limits_from: Bytes::read(from)?,
             overrides: Bytes::read(from)?,
             fixed: Vec::new(),
+            current: CurrentPolicies::default(),
         })
     }
 }

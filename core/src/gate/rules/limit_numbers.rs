@@ -14,7 +14,7 @@ use crate::gate::bytes::bytes_of_fields;
 use crate::quota::checked_name;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
-use crate::{Error, Policy, Quota};
+use crate::{Error, Policy, Quota, UnixMillis};
 
 /// The numbers that come with a request.
 #[derive(Clone, Copy)]
@@ -188,7 +188,7 @@ impl std::fmt::Display for LimitNumber<'_> {
 }
 
 impl Rules {
-    /// A policy with the numbers that apply to a request. Without any, it is the same.
+    /// A policy with the calendar windows and the numbers that apply to a request. Without any, it is the same.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if what gives a number gives none that can be read.
@@ -198,11 +198,18 @@ impl Rules {
         tier: Option<usize>,
         keys: &OwnKeys,
         numbers: Numbers<'_>,
+        now: UnixMillis,
     ) -> Result<Arc<Policy>, Error> {
+        let policy = self.current(&policy, now);
         if self.limits_from.is_empty() && self.overrides.is_empty() {
             return Ok(policy);
         }
         LimitNumber::applied(&policy, &self.numbers(&policy, tier, Some(keys), numbers)?)
+    }
+
+    /// A policy with the calendar windows of an instant.
+    pub(in crate::gate) fn current(&self, policy: &Arc<Policy>, now: UnixMillis) -> Arc<Policy> {
+        self.current.at(policy, now)
     }
 
     /// The numbers of the quotas that may have others than the file's.

@@ -30,6 +30,9 @@ impl Lender {
                     *current = (*current).max(self.lent_between(*start, *start + rule.window()));
                     *previous = (*previous).max(self.lent_between(before(*start, rule.window()), *start));
                 }
+                (Rule::CalendarWindow(rule), QuotaState::Calendar(window)) => {
+                    window.used = window.used.max(self.lent_between(rule.started(window), window.end));
+                }
                 _ => {}
             }
         }
@@ -38,10 +41,13 @@ impl Lender {
             parts().any(|(quota, part)| {
                 let window = quota.rule().window();
                 let start = UnixMillis::new(now.get() - now.get() % window.get().max(1));
-                match part {
-                    QuotaState::Bucket(_) => loan.until + window > now,
-                    QuotaState::Window(state) => loan.until > start.max(state.start),
-                    QuotaState::Sliding(state) => loan.until > before(start.max(state.start), window),
+                match (quota.rule(), part) {
+                    (_, QuotaState::Bucket(_)) => loan.until + window > now,
+                    (_, QuotaState::Window(state)) => loan.until > start.max(state.start),
+                    (_, QuotaState::Sliding(state)) => loan.until > before(start.max(state.start), window),
+                    (Rule::CalendarWindow(rule), QuotaState::Calendar(state)) => {
+                        loan.until > rule.start_of(now).max(rule.started(state))
+                    }
                     _ => false,
                 }
             })
@@ -89,10 +95,14 @@ impl Lender {
                     window.current = window.current.min(self.lent_after(window.start));
                     window.previous = 0;
                 }
+                (Rule::CalendarWindow(rule), QuotaState::Calendar(window)) => {
+                    window.used = window.used.min(self.lent_after(rule.started(window)));
+                    window.carried = rule.carry_over();
+                }
                 _ => {}
             }
         }
-        let since = super::latest(&state);
+        let since = super::latest(policy, &state);
         self.loans.retain(|loan| loan.until > since);
         (!self.loans.is_empty()).then_some((self, state))
     }

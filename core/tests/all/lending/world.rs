@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
+use tidegate_core::algorithm::{Algorithm as _, CalendarWindow};
 use tidegate_core::lending::{Answer, Borrowers, Lease, Lender, Loan, NumberedQuestion, Question, Verdict};
 use tidegate_core::{Check, Key, Millis, Policy, PolicyState, Quota, Rule, UnixMillis};
 
@@ -428,6 +429,9 @@ impl World {
                             let nth = |at: UnixMillis| at.get() / rule.window().get();
                             1 + nth(last.at) - nth(first.at)
                         }
+                        Rule::CalendarWindow(rule) => {
+                            (rule.maximum(first.at, last.at) - rule.carry_over()) / rule.limit()
+                        }
                         rule => 1 + last.at.since(first.at).get() / rule.window().get(),
                     };
                     let most = quota.rule().maximum(first.at, last.at) + grace * windows;
@@ -442,10 +446,10 @@ impl World {
 }
 
 /// The kinds of policies that can be lent.
-pub(crate) const ALL: Range<u8> = 0..6;
+pub(crate) const ALL: Range<u8> = 0..8;
 
 /// Those without a bucket.
-pub(crate) const WINDOWS: Range<u8> = 0..3;
+pub(crate) const WINDOWS: Range<u8> = 0..5;
 
 pub(crate) fn policies(kinds: Range<u8>) -> impl Strategy<Value = Policy> {
     let numbers = (kinds, 1..40u64, 1..30u64, 20..3_000u64);
@@ -455,12 +459,20 @@ pub(crate) fn policies(kinds: Range<u8>) -> impl Strategy<Value = Policy> {
         let fixed = || Quota::fixed_window(limit, span).unwrap();
         let sliding = || Quota::sliding_window(limit, span).unwrap();
         let longer = || Quota::fixed_window(2 * limit, Millis::new(3 * span_ms)).unwrap().named("long").unwrap();
+        // One begins some seconds after the start.
+        let calendar = || {
+            let (start, minute) = (UnixMillis::new(START_MS - 60_000 * (span_ms % 3)), Millis::from_secs(60));
+            let window = CalendarWindow::new(limit, start, minute + minute, minute, refill.min(limit) - 1).unwrap();
+            Quota::from(Rule::CalendarWindow(window)).named("calendar").unwrap()
+        };
         let quotas = match kind {
             0 => vec![fixed()],
             1 => vec![sliding()],
             2 => vec![sliding(), longer()],
-            3 => vec![bucket()],
-            4 => vec![bucket(), longer()],
+            3 => vec![calendar()],
+            4 => vec![calendar(), sliding()],
+            5 => vec![bucket()],
+            6 => vec![bucket(), longer()],
             _ => vec![sliding(), longer(), bucket()],
         };
         Policy::new("api", quotas).unwrap()
@@ -507,7 +519,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => (borrower(), cost.clone(), 1..20u64)
             .prop_map(|(borrower, cost, times)| Step::Ask { borrower, cost, times }),
         1 => cost.prop_map(Step::Plain),
-        8 => prop_oneof![0..20u64, 0..400u64, 0..4_000u64].prop_map(Step::Forward),
+        8 => prop_oneof![4 => 0..20u64, 4 => 0..400u64, 4 => 0..4_000u64, 1 => 0..70_000u64].prop_map(Step::Forward),
         1 => borrower().prop_map(Step::Die),
         1 => (borrower(), set).prop_map(|(borrower, by_ms)| Step::Set(borrower, by_ms)),
         1 => Just(Step::Reset),

@@ -4,10 +4,12 @@ use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_core::algorithm::CalendarWindow;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{
-    Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Reply, Settle, UnixMillis,
+    Check, Decision, Key, Limiter, LimiterExt, Millis, Operation, Origin, Policy, Quota, Reply, Rule, Settle,
+    UnixMillis,
 };
 use tidegate_redis::{Clock, Config, Redis, batch_script};
 use tidegate_testing::{MINUTE, NOW, at, key};
@@ -27,11 +29,16 @@ fn borrowing<'s, S: Atomic + 's>(store: S) -> LendingLimiter<'s, AtomicLimiter<S
     LendingLimiter::new(AtomicLimiter::new(store), Lease::new(20, Millis::from_secs(10))).unwrap()
 }
 
+fn calendar_window(limit: u64) -> Result<Quota, tidegate_core::Error> {
+    CalendarWindow::new(limit, NOW, MINUTE, MINUTE + MINUTE, 0).map(|window| Rule::CalendarWindow(window).into())
+}
+
 fn lendable(limit: u64) -> Vec<Policy> {
     let quotas = [
         Quota::fixed_window(limit, MINUTE),
         Quota::sliding_window(limit, MINUTE),
         Quota::token_bucket(limit, 1, MINUTE),
+        calendar_window(limit),
     ];
     quotas.map(|quota| Policy::new("api", [quota.unwrap()]).unwrap()).into()
 }

@@ -12,6 +12,9 @@ pub(crate) fn written(state: &PolicyState, lender: &Lender) -> String {
             format!("sw1 {} {} {};", window.start.get(), window.previous, window.current)
         }
         QuotaState::Bucket(bucket) => format!("tb1 {} {};", bucket.level, bucket.at.get()),
+        QuotaState::Calendar(window) => {
+            format!("cw1 {} {} {};", window.end.get(), window.used, window.carried)
+        }
         other => unreachable!("{other:?}"),
     };
     let text: String = state.parts().iter().map(part).collect();

@@ -1,8 +1,9 @@
 //! Random policies, and what happens to a row.
 
 use proptest::prelude::*;
+use tidegate_core::algorithm::CalendarWindow;
 use tidegate_core::lending::Question;
-use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+use tidegate_core::{Millis, Policy, Quota, Rule, UnixMillis};
 
 use tidegate_testing::NOW;
 
@@ -48,9 +49,9 @@ pub(crate) struct Story {
 
 fn numbers() -> impl Strategy<Value = Numbers> {
     prop_oneof![
-        2 => (0..3_u8, 1..60_u64, 1..20_u64, 1..30_u64),
-        5 => (0..3_u8, 1..60_u64, 1..5_000_u64, 1..30_u64),
-        3 => (0..3_u8, 1..100_000_u64, 1_000..100_000_u64, 1..10_000_u64),
+        2 => (0..4_u8, 1..60_u64, 1..20_u64, 1..30_u64),
+        5 => (0..4_u8, 1..60_u64, 1..5_000_u64, 1..30_u64),
+        3 => (0..4_u8, 1..100_000_u64, 1_000..100_000_u64, 1..10_000_u64),
         1 => (0..3_u8, 1..1_u64 << 40, 1_000..1_u64 << 10, 1..1_u64 << 40),
         1 => (2..3_u8, 1_u64 << 30..1 << 50, 1_u64 << 20..1 << 40, Just(1)),
     ]
@@ -111,7 +112,14 @@ pub(crate) fn policy(quotas: &[Numbers]) -> Option<Policy> {
         let quota = match kind {
             0 => Quota::fixed_window(*limit, span),
             1 => Quota::sliding_window(*limit, span),
-            _ => Quota::token_bucket(*limit, *refill, span),
+            2 => Quota::token_bucket(*limit, *refill, span),
+            // Of minutes, so that loans end with a window.
+            _ => {
+                let minutes = |number: u64| Millis::from_secs(60 * (1 + number % 3));
+                let (first, next) = (minutes(span.get()), minutes(*refill));
+                CalendarWindow::new(*limit, NOW, first, next, refill % (limit + 1))
+                    .map(|window| Rule::CalendarWindow(window).into())
+            }
         };
         quota.ok()?.named(&format!("q{place}")).ok()
     });
