@@ -263,7 +263,7 @@ impl<'s> Gate<'s> {
         for question in &mut questions {
             question.keys = sender.keys(&question.policy, request.keys)?;
             let policy = Arc::clone(&question.policy);
-            question.policy = rules.numbered(policy, sender.tier(), &question.keys, numbers)?;
+            question.policy = rules.numbered(policy, sender.tier(), &question.keys, numbers, request.now())?;
         }
         Ok(questions)
     }
