@@ -44,6 +44,7 @@ const TAKES = {
   "./memory": store("./memory"),
   "./testing": { Tidegate: (more) => new entries["./testing"].Tidegate({ policy, ...more }) },
   "./gate": { Gate: (more) => gateOf(entries["./gate"], more) },
+  "./calendar": { calendarWindow: (more) => entries["./calendar"].calendarWindow({ limit: 1, every: "day", ...more }) },
   "./gate/toml": { Gate: (more) => gateOf(entries["./gate/toml"], more) },
   "./gate/busiest": { busiest: (more) => entries["./gate/busiest"].busiest(more) },
   "./gate/usage": { usageHandler: (more) => entries["./gate/usage"].usageHandler(gate, more), nodeUsageHandler: (more) => entries["./gate/usage"].nodeUsageHandler(gate, more) },
@@ -55,7 +56,7 @@ const TAKES = {
   "./node": limits("./node"),
   "./express-rate-limit": { TidegateStore: (more) => new entries["./express-rate-limit"].TidegateStore(tidegate, more) },
 };
-const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "usageOf", "Usage", "analyticsEngine", "jsonLines", "openTelemetry"];
+const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "usageOf", "Usage", "analyticsEngine", "jsonLines", "openTelemetry"];
 
 test("whatever takes options refuses an unknown one", () => {
   for (const [entry, exported] of Object.entries(entries)) {

@@ -1,6 +1,7 @@
 import type { Runner } from "./calls.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
+import { current } from "./core/policy.js";
 import { invalid, type TidegateError } from "./error.js";
 import { text } from "./fields.js";
 import type { ExactCore } from "./limiter_core.js";
@@ -37,6 +38,8 @@ export class PolicyLayer implements Layer {
   known(question: Question): Decision | undefined {
     this.#address(question);
     timed(question);
+    // A reset has no time.
+    question.policy = current(question.policy, question.now || Date.now());
     return this.#runner.answer(question) ? this.#core.decision : undefined;
   }
 

@@ -4,6 +4,7 @@ import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
 import { canLend, type LoanAnswer, type LoanQuestion, tooMuchGrace } from "./core/lending/lender.js";
+import { current } from "./core/policy.js";
 import type { Lending } from "./leases.js";
 import { invalid } from "./error.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./decision_numbers.js";
@@ -233,7 +234,8 @@ export abstract class Asking<T> implements Store {
       isLast = told.length < TOLD_AT_ONCE_MAX;
       if (told.length === 0) return;
       const late = passing(this.#deadlineMs);
-      const asks = ({ policy, key }: Question) => ({ ...ask(CHECK, policy, now), key, cost: 0 });
+      // It may be of an earlier window of a calendar.
+      const asks = ({ policy, key }: Question) => ({ ...ask(CHECK, current(policy, now), now), key, cost: 0 });
       const finished = told.map(({ asked, beside }) => this.#finish(asks(beside), asked, late, told.length));
       this.told?.();
       await Promise.all(finished);

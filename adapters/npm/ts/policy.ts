@@ -2,6 +2,9 @@ import type { ReadyPolicy, ReadyQuota } from "./core/policy.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
 
+/** Marks a quota that is read already. The application may have loaded this module twice. */
+export const READY = Symbol.for("@tidegate/edge/quota");
+
 /** At most `limit` units in a window. */
 export interface Window {
   limit: number;
@@ -35,6 +38,14 @@ export type Algorithm = {
   [Name in keyof Algorithms]: Pick<Algorithms, Name> & { [Other in Exclude<keyof Algorithms, Name>]?: never };
 }[keyof Algorithms];
 
+/** A quota that `calendarWindow` of `@tidegate/edge/calendar` makes. */
+export interface CalendarQuota {
+  /** @internal */
+  readonly [READY]: ReadyQuota;
+  readonly name?: string | undefined;
+  readonly by?: string | undefined;
+}
+
 /**
  * A limit, as a text or as an algorithm with its numbers.
  *
@@ -45,7 +56,7 @@ export type Algorithm = {
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
  */
-export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined });
+export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | CalendarQuota;
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
 export interface Policy {
@@ -97,7 +108,9 @@ export function policy(value: unknown): ReadyPolicy & { statesAreLong: boolean }
 
 /** A policy of the gate, as the option of a limiter. `policy` reads the same of it. */
 export function written(parts: ReadyPolicy): Policy {
-  const quotas = parts.quotas.map(({ algorithm, amount, span, refill, name, by }) => {
+  const quotas = parts.quotas.map((ready) => {
+    if (ready.calendar) return { [READY]: ready, name: ready.name, by: ready.by };
+    const { algorithm, amount, span, refill, name, by } = ready;
     const algorithmName = ALGORITHMS[algorithm]!;
     const numbers = NUMBERS[algorithmName].map((field, nth) => [field, field === RETURNS_COST ? refill === 1 : [amount, span, refill][nth]]);
     return { [algorithmName]: Object.fromEntries(numbers), name, by } as unknown as Quota;
@@ -122,7 +135,10 @@ function read(value: unknown): ReadyPolicy {
 
 function quota(value: unknown, path: string): ReadyQuota {
   if (typeof value === "string") return parsed(value, path);
-  const fields = new Fields(value, path, ["name", "by", ...ALGORITHMS]);
+  const ready = (Object(value) as Partial<CalendarQuota>)[READY];
+  const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
+  const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
+  if (ready) return { ...ready, name, by };
   const [algorithm, other] = ALGORITHMS.filter((name) => fields.get(name) !== undefined);
   if (!algorithm) throw invalid(path, `no algorithm; write ${EXAMPLE}`);
   if (other) throw invalid(fields.place(other), `a quota has one algorithm, and ${algorithm} is one; write two quotas`);
@@ -135,8 +151,8 @@ function quota(value: unknown, path: string): ReadyQuota {
     amount: number(amount!),
     span: span ? number(span) : 0,
     refill: refill === RETURNS_COST ? Number(numbers.flag(refill) ?? false) : refill ? number(refill) : 0,
-    name: fields.text("name", NAME),
-    by: fields.text("by", NAME),
+    name,
+    by,
   };
 }
 

@@ -1,7 +1,9 @@
 // The routes of the conformance suite, which take the time from the request. A deployed guest answers them only with a key.
 // conformance/guests/protocol describes the messages.
 
+import { calendarWindow } from "@tidegate/edge/calendar";
 import { Gate } from "@tidegate/edge/gate";
+import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
 
 /** For rules with tokens: what verifies and signs those of the suite. */
@@ -41,7 +43,7 @@ export function suite(make) {
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
       const stores = Object.fromEntries(names.map((name) => [name, make]));
-      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, onError: () => undefined }));
+      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, onError: () => undefined }));
     }
     return gates.get(name);
   };
@@ -135,8 +137,8 @@ export function withoutPauses(make) {
 /** A policy of the suite, as the package takes it. */
 function policyOf({ name, quotas, charge_denied: chargeDenied, group_by: groupBy, ...rest }) {
   const quotaOf = ({ algorithm, name, by, ...numbers }) => {
-    const renamed = Object.entries(numbers).map(([number, value]) => [camel(number), value]);
-    return { [camel(algorithm)]: Object.fromEntries(renamed), name, by };
+    const renamed = Object.fromEntries(Object.entries(numbers).map(([number, value]) => [camel(number), value]));
+    return algorithm === "calendar_window" ? calendarWindow({ ...renamed, name, by }) : { [camel(algorithm)]: renamed, name, by };
   };
   return { ...rest, name, quotas: quotas.map(quotaOf), chargeDenied, groupBy };
 }

@@ -28,7 +28,7 @@ export type Capabilities = {
 };
 
 /** The algorithms that count. */
-export const COUNTING = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket"];
+export const COUNTING = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "calendar_window"];
 
 /** Those of a store that decides each request in one step. */
 export const EXACT: Capabilities = {
@@ -38,7 +38,7 @@ export const EXACT: Capabilities = {
   grace: 0,
   accuracy: "exact: admitted = limit",
   // Without `...`, so that bundlers leave it out where it is not used.
-  algorithms: ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty"],
+  algorithms: ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "calendar_window"],
   max_quotas: 8,
   dimensions: "any",
   costs: true,

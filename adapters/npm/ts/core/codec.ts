@@ -25,7 +25,7 @@ const SMALL_MAX = 10;
 const PAIRS = Array.from({ length: 256 }, (_, byte) => (256 + byte).toString(16).slice(1));
 
 /** The number of each algorithm. */
-const NUMBERS: Readonly<Record<string, number>> = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6, pn: 7 };
+const NUMBERS: Readonly<Record<string, number>> = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6, pn: 7, cw: 8 };
 
 /** The numbers of a state while it is read or written, and those of another. */
 const [numbers, others] = [new Float64Array(3), new Float64Array(3)];

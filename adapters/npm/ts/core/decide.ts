@@ -70,7 +70,7 @@ export function decideAlone(rule: Rule, state: State, now: number, cost: number)
 }
 
 function told(status: number, wait: number, delay: number, rule: Rule, state: State, now: number): Decision {
-  return [status, 0, wait, delay, now, FROM_STORE, 0, rule.limit, rule.remaining(state, now), rule.resetAfter(state, now)];
+  return [status, 0, wait, delay, now, FROM_STORE, 0, rule.most(state, now), rule.remaining(state, now), rule.resetAfter(state, now)];
 }
 
 /** Decides like `decide`, but changes nothing. */
@@ -197,7 +197,7 @@ function report(decision: Decision, rule: Rule, state: State, now: number): void
     decision.push(1, wait > 0 ? 0 : UNKNOWN, wait > 0 ? wait : UNKNOWN);
   } else {
     // A slot may be given back at any time.
-    decision.push(rule.limit, rule.remaining(state, now), rule instanceof Concurrency ? UNKNOWN : rule.resetAfter(state, now));
+    decision.push(rule.most(state, now), rule.remaining(state, now), rule instanceof Concurrency ? UNKNOWN : rule.resetAfter(state, now));
   }
 }
 

@@ -20,6 +20,18 @@ export interface ReadyQuota {
   refill: number;
   name: string | undefined;
   by: string | undefined;
+  /** The windows of a calendar. The refill is then the third number of `CalendarWindow`. */
+  calendar?: Calendar | undefined;
+}
+
+/** The windows of a calendar. Only who uses one loads it. */
+export interface Calendar {
+  /** A rule with these numbers, in any window. */
+  rule(ready: ReadyQuota): Rule;
+  /** The same policy in the windows of an instant. */
+  at(policy: Policy, now: number): Policy;
+  /** A rule in words. */
+  described(rule: Rule): string;
 }
 
 /** A policy, as the options give it. */
@@ -42,6 +54,7 @@ export interface Quota {
   /** The name of its dimension. */
   by: string;
   rule: Rule;
+  calendar: Calendar | undefined;
 }
 
 /** The quotas that count by one key. */
@@ -79,6 +92,8 @@ export class Policy {
   readonly retention: number;
   /** The numbers of its quotas in a decision that does not tell what remains. */
   readonly uncounted: readonly number[];
+  /** Those of a quota with windows of a calendar, if it has one. Then it decides only as `current` returns it. */
+  readonly calendar: Calendar | undefined;
   /** Whether a gate made it, so that all its keys are keys already. */
   readonly isOfGate: boolean;
   readonly id: string;
@@ -108,9 +123,15 @@ export class Policy {
     this.sole = rules.length === 1 && !chargeDenied && !this.holdsSlots && !this.hasBlocks ? rules[0] : undefined;
     this.retention = Math.max(...rules.map((rule) => rule.retention));
     this.uncounted = rules.flatMap(({ limit }) => [limit, UNKNOWN, UNKNOWN]);
+    this.calendar = this.quotas.find(({ calendar }) => calendar)?.calendar;
     this.isOfGate = isOfGate;
     this.id = this.dimensions.map(({ id }) => id).join("+");
   }
+}
+
+/** A policy as it counts at an instant: in the windows of its calendars. */
+export function current(policy: Policy, now: number): Policy {
+  return policy.calendar?.at(policy, now) ?? policy;
 }
 
 /** The runs of quotas with one scope. */
@@ -118,7 +139,7 @@ function dimensions(quotas: readonly Quota[], scopeOf: (nth: number) => string):
   const found: Dimension[] = [];
   let scope: string | undefined;
   quotas.forEach(({ by, rule }, nth) => {
-    const unit = `${rule.code}${rule.unit}`;
+    const unit = rule.shape;
     const last = found.at(-1);
     if (last && scopeOf(nth) === scope) {
       last.id += `.${unit}`;
@@ -181,10 +202,10 @@ export function blocks({ code }: Rule): boolean {
 /** A quota. If `made`, a policy gave it its name. */
 function quota(ready: ReadyQuota, place: string, made: boolean, makeRule: MakeRule): Unplaced {
   const rule = makeRule(ready, place);
-  const { name, by } = ready;
+  const { name, by, calendar } = ready;
   if (name !== undefined && !made) checkedName(`${place}name`, name);
   if (by !== undefined) checkedName(`${place}by`, by);
-  return { name, by: by ?? "", rule };
+  return { name, by: by ?? "", rule, calendar };
 }
 
 function checkedName(place: string, name: string): string {

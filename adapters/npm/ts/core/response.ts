@@ -1,7 +1,7 @@
 import { ALLOWED, AT, BINDING, DENIED, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import { later } from "./arithmetic.js";
 import type { Decision } from "./decide.js";
-import { blocks, type Policy } from "./policy.js";
+import { blocks, current, type Policy } from "./policy.js";
 
 /** What the client of a request is sent. A status of 0 stands for the app's own. */
 export interface Sent {
@@ -24,7 +24,8 @@ export interface Look {
 }
 
 /** What the client of a decision is sent. */
-export function sent(policy: Policy, decision: Decision, look: Look): Sent {
+export function sent(any: Policy, decision: Decision, look: Look): Sent {
+  const policy = current(any, decision[AT]!);
   const [headers, { asProblem }] = [fields(policy, decision, look), look];
   if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
   headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;

@@ -1,5 +1,6 @@
 import { written } from "../core/address.js";
 import type { Rule as Algorithm } from "../core/algorithms/algorithm.js";
+import { current } from "../core/policy.js";
 import type { TidegateError } from "../error.js";
 import type { Lease } from "../question.js";
 import type { Facts } from "./request_facts.js";
@@ -45,7 +46,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
   const cost = `cost     ${facts.options.cost ?? costOf(applied, sender.tier)}`;
   const numbers = rules.numbers?.explain(policy, sender);
   if (numbers?.error) return done(cost, `limit    unknown: ${numbers.error.message}: refused with a 503`);
-  const { quotas, dimensions } = numbers?.policy ?? policy;
+  const { quotas, dimensions } = current(numbers?.policy ?? policy, facts.now);
   const around = rules.stores.find(({ name }) => name === (rule.store ?? first));
   const [lease, fallback] = [rule.lease, around?.fallback];
   return done(
@@ -53,7 +54,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
     ...dimensions.flatMap(({ name, first, end }) =>
       quotas.slice(first, end).map((quota, nth) => {
         const from = numbers?.from.get(first + nth) ?? "";
-        return `limit    ${quota.name}: ${described(quota.rule)}, by ${keyLine(sender, name)}${from}`;
+        return `limit    ${quota.name}: ${quota.calendar?.described(quota.rule) ?? described(quota.rule)}, by ${keyLine(sender, name)}${from}`;
       }),
     ),
     `store    ${rule.store ?? "the first"}${around ? aroundOf(around) : ""}`,

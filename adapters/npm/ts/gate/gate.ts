@@ -21,7 +21,7 @@ import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
 import { NEEDS_NUMBERS } from "./rules/needs_numbers.js";
 import { quoted } from "./rules/quoted_text.js";
-import { type MakeLimitNumbers, policiesOf, type Rule, type Rules } from "./rules/rules.js";
+import { type MakeLimitNumbers, policiesOf, type ReadCalendar, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
@@ -65,6 +65,8 @@ export interface GateOptions {
   keys?: TokenKeys;
   /** `limitsFromData` of `@tidegate/edge/gate/limits`, for rules that have `limit_from` or `overrides`. */
   limits?: MakeLimitNumbers;
+  /** `calendarWindows` of `@tidegate/edge/gate/calendar`, for rules that have a `calendar_window`. */
+  calendar?: ReadCalendar;
   /** Called for every event, for your logs and metrics: one or several of `jsonLines()`, `analyticsEngine(…)`, `openTelemetry(…)` and functions. */
   onEvent?: Sink | readonly Sink[];
   /** Sends one event for so many allowed requests. All other events are always sent. Default: 1. */
@@ -86,7 +88,7 @@ export interface GateOptions {
 export const COUNTED = Symbol.for("@tidegate/edge/counted");
 export const DECIDER = Symbol.for("@tidegate/edge/decider");
 
-const OPTIONS = ["platform", "stores", "name", "keys", "limits", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
+const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
@@ -101,6 +103,7 @@ export abstract class BaseGate extends FrontEnd {
   readonly #settleWithinMs: number;
   readonly #events: Events;
   readonly #makeNumbers: MakeLimitNumbers | undefined;
+  readonly #calendar: ReadCalendar | undefined;
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
@@ -130,6 +133,7 @@ export abstract class BaseGate extends FrontEnd {
     this.#source = new AddressSource(platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
     this.#readToml = readToml;
     this.#makeNumbers = fields.call("limits", "limitsFromData") as MakeLimitNumbers | undefined;
+    this.#calendar = fields.call("calendar", "calendarWindows") as ReadCalendar | undefined;
     const usual = `rules.${readToml ? "toml" : "json"}`;
     this.#name = fields.text("name", usual) ?? usual;
     this.reload(rules);
@@ -142,7 +146,7 @@ export abstract class BaseGate extends FrontEnd {
   reload(rules: string | object, name: string = this.#name): void {
     const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers)));
+      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers), this.#calendar));
     } catch (thrown) {
       this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
       throw TidegateError.from(thrown);

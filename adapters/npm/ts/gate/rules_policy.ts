@@ -4,10 +4,11 @@ import { Policy, type ReadyPolicy, type ReadyQuota } from "../core/policy.js";
 import { invalid } from "../error.js";
 
 /** The algorithms, in the order of `ReadyQuota.algorithm`. */
-export const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "block"];
+export const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "block", "calendar_window"];
 
 export const BUCKETS = [ALGORITHMS.indexOf("token_bucket"), ALGORITHMS.indexOf("leaky_bucket")];
 export const PENALTIES = [ALGORITHMS.indexOf("penalty"), ALGORITHMS.indexOf("block")];
+export const CALENDAR_WINDOW = ALGORITHMS.indexOf("calendar_window");
 const CONCURRENCY = ALGORITHMS.indexOf("concurrency");
 const QUOTAS_MAX = 8;
 
@@ -25,9 +26,9 @@ export class RulesPolicy extends Policy {
   static ofLimit(name: string, quotas: readonly ReadyQuota[], chargeDenied: boolean, groupBy: string | undefined): RulesPolicy {
     const options = { name, quotas, chargeDenied, groupBy, scopes: undefined, groupAt: -1, placeByKey: false };
     const policy = new Policy(options, anyRule);
-    const inOrder = policy.quotas.map(({ name, by, rule }) => {
+    const inOrder = policy.quotas.map(({ name, by, rule, calendar }) => {
       const [amount, span, refill] = [rule.amount, rule.unit, rule.last];
-      return { algorithm: ALGORITHMS.indexOf(rule.name), place: "", amount, span, refill, name, by: by || undefined };
+      return { algorithm: ALGORITHMS.indexOf(rule.name), place: "", amount, span, refill, name, by: by || undefined, calendar };
     });
     const scopes = inOrder.map(({ by }) => (by ? `${name}@${by}` : name)).join();
     const groupAt = policy.group ? policy.dimensions.indexOf(policy.group) : -1;

@@ -1,6 +1,7 @@
 // Gate fixtures: requests with the expected responses. `fixtures/README.md` describes them.
 
 import { TidegateError } from "../error.js";
+import { calendarWindows } from "../gate/calendar.js";
 import { limitsFromData } from "../gate/limits.js";
 import { compile } from "../gate/rules/compile.js";
 import { rootOf } from "../gate/rules/file_value.js";
@@ -120,7 +121,7 @@ function expectedOf(value: JsonValue): Expected {
 /** The rules, or what is wrong with them. */
 function compiledOf(text: string): Rules | Wrong {
   try {
-    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData());
+    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
   } catch (thrown) {
     if (thrown instanceof TidegateError) return new Wrong("rules", thrown.message);
     throw thrown;

@@ -1,3 +1,5 @@
+import type { ZonedCalendar } from "../core/calendar.js";
+import type { Calendar } from "../core/policy.js";
 import type { Rule } from "../core/algorithms/algorithm.js";
 import type { RulesPolicy } from "../gate/rules_policy.js";
 
@@ -7,7 +9,7 @@ export function policyOf({ name, chargeDenied, group, quotas }: RulesPolicy): ob
     name,
     ...(chargeDenied && { charge_denied: true }),
     ...(group && { group_by: group.name }),
-    quotas: quotas.map(({ name, by, rule }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by }), ...numbersOf(rule) })),
+    quotas: quotas.map(({ name, by, rule, calendar }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by }), ...numbersOf(rule), ...calendarOf(calendar, rule) })),
   };
 }
 
@@ -23,7 +25,16 @@ function numbersOf({ name, amount, unit, last }: Rule): object {
       return { base_ms: unit, factor: last, cap_ms: amount };
     case "block":
       return { cap_ms: amount };
+    case "calendar_window":
+      return { limit: amount };
     default:
       return { limit: amount, window_ms: unit };
   }
+}
+
+/** The fields of a calendar. */
+function calendarOf(calendar: Calendar | undefined, { carryOver }: Rule): object {
+  if (!calendar) return {};
+  const { every, zone, anchor } = calendar as ZonedCalendar;
+  return { every, zone, anchor, ...(carryOver > 0 && { carry_over: carryOver }) };
 }

@@ -2,6 +2,7 @@
 
 import { TidegateError } from "../error.js";
 import { Gate } from "../gate/index.js";
+import { calendarWindows } from "../gate/calendar.js";
 import { limitsFromData } from "../gate/limits.js";
 import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
@@ -21,7 +22,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   forget();
   let gate: Gate;
   try {
-    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
   } catch (thrown) {
     const { kind, message } = TidegateError.from(thrown);
     return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };

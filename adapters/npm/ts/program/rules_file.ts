@@ -1,4 +1,5 @@
 import { TidegateError } from "../error.js";
+import { calendarWindows } from "../gate/calendar.js";
 import { Numbers } from "../gate/rules/limits_from_data.js";
 import { compile } from "../gate/rules/compile.js";
 import { type FileValue, rootOf } from "../gate/rules/file_value.js";
@@ -23,7 +24,7 @@ export async function read(file: string, overrides?: string): Promise<RulesFile>
   const item = await itemOf(file);
   // A file that cannot be read is a mistake of the command line.
   if (overrides !== undefined) textOf(overrides);
-  const rules = compile(item, numbers);
+  const rules = compile(item, numbers, calendarWindows);
   if (overrides !== undefined) numbers.reload(await itemOf(overrides), rules);
   return { root: item.node, rules, numbers };
 }

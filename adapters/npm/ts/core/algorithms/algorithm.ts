@@ -12,7 +12,7 @@ export const YEAR = 31_536_000_000;
 export const IMPLAUSIBLE_AFTER = 20 * YEAR;
 
 /** The state of one quota. */
-export type State = WindowState | SlidingState | LogState | BucketState | SlotsState | PenaltyState;
+export type State = WindowState | SlidingState | LogState | BucketState | SlotsState | PenaltyState | CalendarState;
 
 export interface WindowState {
   start: number;
@@ -45,6 +45,13 @@ export interface PenaltyState {
   length: number;
 }
 
+export interface CalendarState {
+  end: number;
+  used: number;
+  /** What was carried over from the window before. */
+  carried: number;
+}
+
 /** An algorithm with its numbers. */
 export abstract class Rule<S extends State = State> {
   /** Its name, as in a policy. */
@@ -64,6 +71,16 @@ export abstract class Rule<S extends State = State> {
     return this.amount;
   }
 
+  /** What a stored state keeps its meaning by, as a part of its key. */
+  get shape(): string {
+    return this.code + this.unit;
+  }
+
+  /** The most that is admitted now, as a decision tells it. */
+  most(_state: S, _now: number): number {
+    return this.limit;
+  }
+
   /** The span in which an unused quota admits its limit, in milliseconds. */
   get window(): number {
     return this.unit;
@@ -73,6 +90,14 @@ export abstract class Rule<S extends State = State> {
   get retention(): number {
     return this.window;
   }
+
+  /** When the window of an instant begins, for rules that have windows. */
+  startOf(now: number): number {
+    return now - (now % this.unit);
+  }
+
+  /** How many unused units of a window the next one has in addition. */
+  readonly carryOver: number = 0;
 
   /** How many numbers a state has. 0 if it is longer, the more requests it counts. */
   readonly size: number = 0;

@@ -21,7 +21,8 @@ export function checkWindow({ amount, span, place }: ReadyQuota, path: string): 
 
 /** Any algorithm. */
 export function anyRule(ready: ReadyQuota, path: string): Rule {
-  const { algorithm, amount, span, refill } = ready;
+  const { algorithm, amount, span, refill, calendar } = ready;
+  if (calendar) return calendar.rule(ready);
   const place = path + ready.place;
   switch (algorithm) {
     case FIXED_WINDOW:
@@ -79,7 +80,8 @@ function checked(place: string, amountName: string, amount: number, spanName: st
   throw outOfRange(place, amountName, amount, right);
 }
 
-function checkedAmount(place: string, name: string, amount: number, most: number): void {
+/** Throws that an amount is out of range. */
+export function checkedAmount(place: string, name: string, amount: number, most: number): void {
   if (amount < 1 || amount > most) throw outOfRange(place, name, amount, `a whole number from 1 to ${most}`);
 }
 

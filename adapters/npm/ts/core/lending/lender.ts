@@ -30,7 +30,7 @@ export const UNITS_MAX = 2 ** 32;
 export const WITHIN_MAX = 2 ** 18;
 
 /** The codes of the rules that can be lent. */
-const LENDABLE = ["fw", "sw", "tb"];
+const LENDABLE = ["fw", "sw", "tb", "cw"];
 
 /** What a borrower asks along with a check. */
 export interface LoanQuestion {
@@ -234,10 +234,11 @@ export class Lender {
     policy.quotas.forEach(({ rule }, nth) => {
       const state = states[nth]!;
       if ("at" in state) state.level = Math.min(state.level, this.#lent(state.at) * rule.unit);
-      else if ("used" in state) state.used = Math.min(state.used, this.#lent(state.start));
+      else if ("used" in state) state.used = Math.min(state.used, this.#lent(windowOf(rule, state)![0]));
       else if ("current" in state) [state.current, state.previous] = [Math.min(state.current, this.#lent(state.start)), 0];
+      if ("carried" in state) state.carried = rule.carryOver;
     });
-    const from = latest(states);
+    const from = latest(policy, states);
     this.#loans = this.#loans.filter(({ until }) => until > from);
     return this.#loans.length > 0;
   }
@@ -248,11 +249,12 @@ export class Lender {
     quotas.forEach(({ rule }, nth) => {
       const state = states[nth]!;
       if ("at" in state) return this.#drain(rule, state, now);
-      if (!("start" in state)) return;
-      const used = this.#lent(state.start, later(state.start, rule.unit));
+      const window = windowOf(rule, state);
+      if (!window) return;
+      const used = this.#lent(...window);
       if ("used" in state) {
         state.used = Math.max(state.used, used);
-      } else {
+      } else if ("current" in state) {
         state.current = Math.max(state.current, used);
         state.previous = Math.max(state.previous, this.#lent(since(state.start, rule.unit), state.start));
       }
@@ -290,7 +292,7 @@ export class Lender {
     // It ended within its window. What a bucket has drained since may have been this loan.
     refund(policy, states, since(loan.until, 1), now, unspent);
     const units = Math.min(back.kept, loan.units - unspent);
-    return units > 0 && loan.until > Math.max(latest(states), now) ? { ...loan, units } : undefined;
+    return units > 0 && loan.until > Math.max(latest(policy, states), now) ? { ...loan, units } : undefined;
   }
 
   /** Lends what the question asks for. What the borrower keeps becomes a part of it. */
@@ -354,23 +356,27 @@ function share(question: LoanQuestion, kept: number, left: number, borrowers: nu
 function matters(rule: Rule, state: State, until: number, now: number): boolean {
   const { window } = rule;
   if ("at" in state) return later(until, window) > now;
-  if (!("start" in state)) return false;
-  const start = Math.max(now - (now % window), state.start);
+  const known = windowOf(rule, state);
+  if (!known) return false;
+  const start = Math.max(rule.startOf(now), known[0]);
   return until > ("used" in state ? start : since(start, window));
 }
 
 /** The end of the first window to end, or that of the longest loan that a question allows. The decision has moved back what was ahead. */
 function endOf({ quotas }: Policy, states: readonly State[], now: number, { lifetime }: LoanQuestion): number {
-  const ends = quotas.map(({ rule }, nth) => {
-    const state = states[nth]!;
-    return "start" in state ? later(state.start, rule.unit) : MAX_INSTANT;
-  });
+  const ends = quotas.map(({ rule }, nth) => windowOf(rule, states[nth]!)?.[1] ?? MAX_INSTANT);
   return Math.min(later(now, Math.min(lifetime, LIFETIME_MAX)), ...ends);
 }
 
 /** The latest instant of the states. Loans that ended before it are settled. */
-function latest(states: readonly State[]): number {
-  return Math.max(...states.map((state) => ("at" in state ? state.at : "start" in state ? state.start : 0)));
+function latest({ quotas }: Policy, states: readonly State[]): number {
+  return Math.max(...states.map((state, nth) => ("at" in state ? state.at : (windowOf(quotas[nth]!.rule, state)?.[0] ?? 0))));
+}
+
+/** The start and the end of a state's window, if it has one. */
+function windowOf(rule: Rule, state: State): [start: number, end: number] | undefined {
+  if ("start" in state) return [state.start, later(state.start, rule.unit)];
+  return "end" in state ? [rule.startOf(since(state.end, 1)), state.end] : undefined;
 }
 
 /** Drains a bucket to a later instant, but not below what is lent until then. A product that is rounded is past either bound. */

@@ -13,7 +13,7 @@ import { Matcher } from "./matcher.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
 import { NEEDS_NUMBERS } from "./needs_numbers.js";
 import { quoted } from "./quoted_text.js";
-import type { Limit, LimitNumbers, Responses, Rule, Rules } from "./rules.js";
+import type { Limit, LimitNumbers, ReadCalendar, Responses, Rule, Rules } from "./rules.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";
 import { suggestion } from "./suggestion.js";
 import { tokensOf } from "./token_rules.js";
@@ -31,8 +31,8 @@ const RULE_FIELDS = [
   ...["on_failure", "settle_within_ms", "invalid_token", "challenge"],
 ];
 
-/** The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data. */
-export function compile(root: FileValue, numbers?: LimitNumbers): Rules {
+/** The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data, and `calendar` reads calendar windows. */
+export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: ReadCalendar): Rules {
   root.only(FIELDS);
   const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
@@ -40,7 +40,7 @@ export function compile(root: FileValue, numbers?: LimitNumbers): Rules {
   const tokens = tokenTable && tokensOf(tokenTable);
   const dimensions = declared ? dimensionsOf(declared) : [];
   const tiers = limitTable ? tiersOf(limitTable) : [];
-  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions }, numbers) : [];
+  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions }, numbers, calendar) : [];
   const compiler = new Compiler(limits, tiers, ignoresCase);
   root.field("rules")?.each((rule) => compiler.add(rule));
   const { rules, warnings } = compiler;

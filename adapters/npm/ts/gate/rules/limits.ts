@@ -6,7 +6,7 @@ import { SENDER } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
 import { quotasOf } from "./quotas.js";
 import { quoted } from "./quoted_text.js";
-import { knownDimensions, type Limit, type LimitNumbers, type Rules } from "./rules.js";
+import { knownDimensions, type Limit, type LimitNumbers, type ReadCalendar, type Rules } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The names of all tiers, sorted. */
@@ -15,8 +15,14 @@ export function tiersOf(limits: FileValue): string[] {
   return [...new Set(names.flat())].sort();
 }
 
-/** The limits of a file. `known` has all dimensions that there are, and `numbers` takes numbers from data. */
-export function limitsOf(limits: FileValue, tiers: readonly string[], known: Pick<Rules, "tokens" | "dimensions">, numbers?: LimitNumbers): Limit[] {
+/** The limits of a file. `known` has all dimensions that there are, `numbers` takes numbers from data, and `calendar` reads calendar windows. */
+export function limitsOf(
+  limits: FileValue,
+  tiers: readonly string[],
+  known: Pick<Rules, "tokens" | "dimensions">,
+  numbers?: LimitNumbers,
+  calendar?: ReadCalendar,
+): Limit[] {
   const by = (item: FileValue) => dimension(item, knownDimensions(known));
   return limits.entries((name, limit) => {
     limit.only(["quotas", "charge_denied", "group_by", "lease", "tiers"]);
@@ -24,7 +30,7 @@ export function limitsOf(limits: FileValue, tiers: readonly string[], known: Pic
     const policy = (item: FileValue) => {
       const group = limit.field("group_by");
       const groupBy = group && by(group);
-      const quotas = quotasOf(item, by, numbers);
+      const quotas = quotasOf(item, by, numbers, calendar);
       item.checkedName("name", name);
       return item.placing(() => RulesPolicy.ofLimit(name, quotas, chargeDenied, groupBy), inFile);
     };

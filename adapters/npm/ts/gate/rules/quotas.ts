@@ -1,9 +1,9 @@
 import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import { ALGORITHMS, PENALTIES } from "../rules_policy.js";
+import { ALGORITHMS, CALENDAR_WINDOW, PENALTIES } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
-import { NEEDS_NUMBERS } from "./needs_numbers.js";
-import type { LimitNumbers } from "./rules.js";
+import { NEEDS_CALENDAR, NEEDS_NUMBERS } from "./needs_numbers.js";
+import type { LimitNumbers, ReadCalendar } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
@@ -22,28 +22,34 @@ const NUMBERS: readonly Numbers[] = [
   { limit: "amount", lifetime_ms: "span", returns_cost: "refill" },
   { base_ms: "span", factor: "refill", cap_ms: "amount" },
   { cap_ms: "amount" },
+  { limit: "amount" },
 ];
 
-/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. `numbers` reads `limit_from`. */
-export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, numbers: LimitNumbers | undefined): ReadyQuota[] {
-  return limit.required("quotas").each((item) => quota(item, dimension, numbers));
+/** The further fields of a calendar window. */
+const CALENDAR_FIELDS = ["every", "zone", "anchor", "carry_over"];
+
+/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. `numbers` reads `limit_from`, and `calendar` a calendar window. */
+export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, numbers?: LimitNumbers, calendar?: ReadCalendar): ReadyQuota[] {
+  return limit.required("quotas").each((item) => quota(item, dimension, numbers, calendar));
 }
 
-function quota(item: FileValue, dimension: (item: FileValue) => string, fromData: LimitNumbers | undefined): ReadyQuota {
+function quota(item: FileValue, dimension: (item: FileValue) => string, fromData?: LimitNumbers, calendar?: ReadCalendar): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
   if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
-  const numbers = NUMBERS[algorithm]!;
+  const [numbers, isCalendar] = [NUMBERS[algorithm]!, algorithm === CALENDAR_WINDOW];
   // A penalty has no limit.
-  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from"])]);
+  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(isCalendar ? CALENDAR_FIELDS : []), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from"])]);
   const from = item.field("limit_from");
   if (from && !fromData) throw from.invalid(NEEDS_NUMBERS);
-  const quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
+  if (isCalendar && !calendar) throw named.invalid(NEEDS_CALENDAR);
+  let quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
   for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
   const name = item.field("name")?.text;
   const by = item.field("by");
   quota.by = (by && dimension(by)) || undefined;
-  item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
+  if (isCalendar) quota = calendar!(item, quota);
+  else item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
   quota.name = name === undefined ? name : item.checkedName("name", name);
   return quota;
 }

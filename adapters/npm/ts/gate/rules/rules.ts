@@ -1,3 +1,4 @@
+import type { ReadyQuota } from "../../core/policy.js";
 import type { Look } from "../../core/response.js";
 import type { TidegateError } from "../../error.js";
 import type { Lease } from "../../question.js";
@@ -105,6 +106,9 @@ export interface LimitNumbers {
 
 /** Makes those of a file. `before` are those that it replaces, whose file of overrides stays. */
 export type MakeLimitNumbers = (before?: LimitNumbers) => LimitNumbers;
+
+/** Reads the fields of a calendar: a quota with this limit, in its windows. */
+export type ReadCalendar = (item: FileValue, quota: ReadyQuota) => ReadyQuota;
 
 /** How responses look. */
 export interface Responses extends Look {

@@ -64,7 +64,7 @@ function ruleOf(ready: ReadyQuota, path: string): Rule {
   if (!PERIODS_MS.includes(unit)) {
     throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${unit} ms; write 10000 or 60000, or count in Durable Objects`);
   }
-  const numbers: Partial<Rule> = { name: "fixed_window", code: "fw", amount, unit, last: 0, limit: amount, window: unit, retention: unit };
+  const numbers: Partial<Rule> = { name: "fixed_window", code: "fw", shape: `fw${unit}`, amount, unit, last: 0, limit: amount, window: unit, retention: unit };
   return numbers as Rule;
 }
 

@@ -3,6 +3,7 @@ import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { digest } from "../../core/key.js";
 import type { LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
 import { Policy, type ReadyQuota } from "../../core/policy.js";
+import { GIVEN_WINDOWS } from "../../core/algorithms/calendar_window.js";
 import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import * as asked from "../../question.js";
 import { decisionOf, longs, numberOf, put, Reader, writtenDecision } from "../../core/codec.js";
@@ -218,10 +219,10 @@ function quota(reader: Reader): ReadyQuota {
   const kind = reader.byte();
   const [amount, span, last] = [reader.long(), reader.long(), reader.long()];
   const number = kind & 15;
-  if (number === 0 || number > 7) throw reader.error("an unknown algorithm");
+  if (number === 0 || number > 8) throw reader.error("an unknown algorithm");
   // A block has no base. Only 1 says that a concurrency limit returns the cost.
   const algorithm = number === 7 && span === 0 ? number : number - 1;
-  return { algorithm, place: "", amount, span, refill: number === 6 ? Number(last === 1) : last, name: undefined, by: String(kind >> 4) };
+  return { algorithm, place: "", amount, span, refill: number === 6 ? Number(last === 1) : last, name: undefined, by: String(kind >> 4), calendar: number === 8 ? GIVEN_WINDOWS : undefined };
 }
 
 /** The name of a row. */

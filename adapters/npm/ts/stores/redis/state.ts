@@ -1,15 +1,11 @@
-import type { State } from "../../core/algorithms/algorithm.js";
+import type { Rule, State } from "../../core/algorithms/algorithm.js";
 import type { Policy } from "../../core/policy.js";
 
 // The states are text, so that `redis-cli GET` shows them: see `state.rs` of `tidegate-redis`.
 
-/** How each algorithm's part is written. */
-const PARTS: Readonly<Record<string, RegExp>> = {
-  fw: /fw1 (\d+) (\d+);/y,
-  sw: /sw1 (\d+) (\d+) (\d+);/y,
+/** How each algorithm's part is written. Those that are not here have as many numbers as their state. */
+const PARTS: Record<string, RegExp> = {
   sl: /sl1((?: \d+:\d+)*);/y,
-  tb: /tb1 (\d+) (\d+);/y,
-  lb: /lb1 (\d+) (\d+);/y,
   cc: /cc1((?: [\da-f]{16}:\d+:\d+)*);/y,
   pn: /pn1 (\d+) (\d+)(?: (\d+))?;/y,
 };
@@ -20,12 +16,12 @@ const LOANS = /ln1 (\d+ \d+(?: \d+:\d+:\d+)*);/y;
 export function parse({ quotas }: Policy, text: string): { states: State[]; loans: number[] } {
   let at = 0;
   const states = quotas.map(({ rule }) => {
-    const part = PARTS[rule.code]!;
+    const part = (PARTS[rule.code] ??= new RegExp(`${rule.code}1${" (\\d+)".repeat(rule.size)};`, "y"));
     part.lastIndex = at;
     const found = part.exec(text);
     if (!found) throw corrupt(text, at);
     at = part.lastIndex;
-    return stateOf(rule.code, found);
+    return stateOf(rule, found);
   });
   LOANS.lastIndex = at;
   const loans = at < text.length ? LOANS.exec(text) : null;
@@ -34,22 +30,12 @@ export function parse({ quotas }: Policy, text: string): { states: State[]; loan
   return { states, loans: loans ? loans[1]!.split(/[ :]/).map(Number) : [] };
 }
 
-function stateOf(code: string, { 1: first, 2: second, 3: third }: RegExpExecArray): State {
-  const [a, b, c] = [Number(first), Number(second), Number(third ?? 0)];
-  switch (code) {
-    case "fw":
-      return { start: a, used: b };
-    case "sw":
-      return { start: a, previous: b, current: c };
-    case "sl":
-      return { entries: entries(first!).map(([at, units]) => ({ at: Number(at), units: Number(units) })) };
-    case "cc":
-      return { slots: entries(first!).map(([id, at, cost]) => ({ id: id!, at: Number(at), cost: Number(cost) })) };
-    case "pn":
-      return { strikes: a, until: b, length: c };
-    default:
-      return { level: a, at: b };
-  }
+function stateOf(rule: Rule, [, ...found]: RegExpExecArray): State {
+  const state = rule.unused();
+  if ("entries" in state) state.entries = entries(found[0]!).map(([at, units]) => ({ at: Number(at), units: Number(units) }));
+  else if ("slots" in state) state.slots = entries(found[0]!).map(([id, at, cost]) => ({ id: id!, at: Number(at), cost: Number(cost) }));
+  else rule.load(state, Float64Array.from(found, (digits) => Number(digits ?? 0)), 0);
+  return state;
 }
 
 function entries(text: string): string[][] {
