@@ -7,6 +7,8 @@
 
 #[cfg(any(feature = "object", feature = "redis"))]
 mod borrowing;
+#[cfg(feature = "memory")]
+mod calendar;
 #[cfg(feature = "rules-toml")]
 mod error;
 #[cfg(feature = "kv")]
@@ -36,6 +38,8 @@ mod toml;
 #[cfg(feature = "versioned")]
 mod versioned;
 
+#[cfg(feature = "memory")]
+pub use calendar::{boundaries, zones};
 #[cfg(feature = "kv")]
 pub use kv::seed;
 #[cfg(feature = "reference")]

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { addressOf, written as textOfAddress } from "../modules/core/address.js";
 import { TidegateError } from "../modules/error.js";
+import { calendarWindows } from "../modules/gate/calendar.js";
 import { limitsFromData } from "../modules/gate/limits.js";
 import { Facts } from "../modules/gate/request_facts.js";
 import { compile } from "../modules/gate/rules/compile.js";
@@ -65,6 +66,7 @@ const EVERYTHING = {
       tiers: { pro: { quotas: [{ algorithm: "sliding_window", limit: 200, window_ms: 60000 }] }, free: { unlimited: true } },
     },
     next: { quotas: [{ algorithm: "leaky_bucket", capacity: 8, refill: 2, per_ms: 500 }] },
+    plan: { quotas: [{ algorithm: "calendar_window", limit: 900, every: "month", zone: "Europe/Berlin", anchor: "2026-01-31", carry_over: 90, name: "month", limit_from: { application: "plan", max: 5000, min: 50 } }] },
     flood: { quotas: [{ algorithm: "fixed_window", limit: 500, window_ms: 10000 }] },
     grouped: {
       group_by: "tenant",
@@ -95,6 +97,7 @@ const EVERYTHING = {
     { host: "*.example.com", bot_score_below: 30, challenge: "/challenge" },
     { path: "/grouped", limits: ["grouped"] },
     { path: "/lent", limits: ["lent"] },
+    { path: "/plan", limits: ["plan", "flood"] },
     { limits: ["org"] },
   ],
 };
@@ -103,6 +106,7 @@ const WINDOW = { algorithm: "fixed_window", limit: 5, window_ms: 1000 };
 const LOG = { ...WINDOW, algorithm: "sliding_log" };
 const BUCKET = { algorithm: "token_bucket", capacity: 5, refill: 1, per_ms: 1000 };
 const SLOTS = { algorithm: "concurrency", limit: 5, lifetime_ms: 1000 };
+const MONTH = { algorithm: "calendar_window", limit: 5, every: "month" };
 const PENALTY = { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 };
 
 /** Rules with these limits: each its quotas and its other fields. */
@@ -124,6 +128,12 @@ const overridden = (overrides, fields = {}) => limited({ api: [[WINDOW], fields]
 /** Files with one mistake each, or with none that is far from it. */
 const MISTAKES = [
   ...["x-limit", 7, {}, { max: 20 }, { claim: "a", application: "b", max: 20 }, { header: "x", max: 20 }, { max: 20, query: 5 }, { application: "n" }].map((one) => from(one)),
+  ...[{}, { every: undefined }, { limit: undefined }, { every: "mounth" }, { every: 7 }, { every: "" }, { zone: "Europe/Berln" }, { zone: "Mars" }, { zone: 1 }, { zone: "" }, { zone: "UTC" }].map((one) => limited({ a: [[{ ...MONTH, ...one }]] })),
+  ...["2026-01-31", "2026-01-31T06:00", "2026-01-32", "2026-02-29", "2024-02-29", "2026-1-1", "2026-01-31T24:00", "2026-01-31 06:00", "0000-01-01", "", 32].map((anchor) => limited({ a: [[{ ...MONTH, anchor }]] })),
+  ...[0, 5, 6, -1, 1.5, "1", 2 ** 32].map((carry_over) => limited({ a: [[{ ...MONTH, carry_over }]] })),
+  ...[2 ** 32 - 1, 2 ** 32].map((carry_over) => limited({ a: [[{ ...MONTH, limit: 2 ** 40, carry_over }]] })),
+  ...[0, 2 ** 51, 2 ** 51 + 1].map((limit) => limited({ a: [[{ ...MONTH, limit, carry_ovr: 1 }]], b: [[{ ...MONTH, limit }]] })),
+  ...[{ max: 20 }, { max: 4 }, { min: 1 }].map((one) => from({ ...FROM, ...one }, { ...MONTH, carry_over: 3 })),
   ...[{ max: 4 }, { max: 5 }, { max: 0 }, { max: 2 ** 51 + 1 }, { min: 6 }, { min: 0 }, { mim: 1 }, { min: 5 }, { application: "a b" }, { application: "" }, { application: 7 }].map((one) => from({ ...FROM, ...one })),
   ...["rpm", "/a/b", "", 7].flatMap((claim) => [{}, { tokens: { algorithms: ["HS256"] } }].map((more) => from({ claim, max: 20 }, WINDOW, {}, more))),
   ...[625499948, 625499949, 1000000000].map((max) => from({ ...FROM, max }, HOUR)),
@@ -241,6 +251,7 @@ const VALUES = [
   { algorithm: "concurrency", limit: 2, lifetime_ms: 5, returns_cost: true },
   { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 },
   { algorithm: "block", cap_ms: 50 },
+  { algorithm: "calendar_window", limit: 2, every: "day", carry_over: 1 },
   { algorithm: "fixed_window", limit: 2, window_ms: 5, by: "ip" },
   { algorithm: "fixed_window", limit: 2, window_ms: 5, name: "own" },
 ];
@@ -308,7 +319,7 @@ function outcome(run) {
   }
 }
 
-const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData());
+const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
 const gateOf = () => new RulesGate(STORES.join("\0"), "direct", 64, false, 0);
 
 /** A policy as the reference writes it. */

@@ -13,14 +13,14 @@ import { Policy } from "../modules/core/policy.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/decision_numbers.js";
 import { lent } from "../modules/stores/redis/wire.js";
-import { seeded, started } from "./reference.mjs";
+import { calendarQuota, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 6_000);
 
 const START = 1_800_000_000_000;
 const YEAR = 31_536_000_000;
-const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS] = [0, 1, 2, 3, 4, 5];
+const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, CALENDAR] = [0, 1, 2, 3, 4, 5, 8];
 
 /** Numbers that look random, and are the same each time. */
 class Random {
@@ -91,6 +91,10 @@ function quotaOf(random, nth, algorithm, longest, kinds) {
   const remembers = algorithm === LOG || algorithm === SLOTS;
   const amounts = { small: random.from(1, 40), common: random.size(5_000), "2^31": 2 ** 31 + random.from(-2, 2) };
   const amount = amounts[sizes] ?? (sizes === "2^51" ? room - random.below(3) : random.size(room));
+  if (algorithm === CALENDAR) {
+    const amount = Math.min(Math.max(amounts[sizes] ?? random.size(MAX_UNITS), 1), MAX_UNITS);
+    return { ...calendarQuota((end) => random.below(end), random.pick(START, START + random.size(YEAR), MAX_INSTANT - random.size(2 * YEAR)), amount), place: "", name: `q${nth}`, by: undefined };
+  }
   const refill = algorithm === BUCKET || algorithm === LEAKY ? random.size(sizes === "small" ? 30 : MAX_UNITS) : 0;
   return {
     ...{ algorithm, place: "", name: `q${nth}`, by: undefined },
@@ -100,7 +104,7 @@ function quotaOf(random, nth, algorithm, longest, kinds) {
 
 /** A policy that can be lent, or sometimes another. */
 function policyOf(random, longest, lendable = true, kinds = ["small", "small", "common", "2^31", "2^51", "any"]) {
-  const some = lendable ? [FIXED, SLIDING, BUCKET] : [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS];
+  const some = lendable ? [FIXED, SLIDING, BUCKET, CALENDAR] : [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, CALENDAR];
   const count = random.pick(1, 1, 1, 2, 2, 3);
   const quotas = Array.from({ length: count }, (_, nth) => quotaOf(random, nth, random.pick(...some), longest, kinds));
   const by = !lendable && count > 1 && random.chance(0.3) ? "peer" : undefined;
@@ -181,7 +185,7 @@ const long = (numbers) => {
 };
 const fromLong = (bytes) => Array.from({ length: bytes.length / 8 }, (_, nth) => Number(bytes.readBigUInt64LE(8 * nth)));
 const [CHECK, PEEK, REFUND, DELETE, LEND] = [1, 2, 3, 4, 5];
-const NUMBERS = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6 };
+const NUMBERS = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6, cw: 8 };
 
 /** A call of an object, as `wire.rs` writes it. */
 function callOf({ quotas, dimensions, chargeDenied }, row, action, now, cost, more, version = 4) {
@@ -193,7 +197,7 @@ function callOf({ quotas, dimensions, chargeDenied }, row, action, now, cost, mo
 }
 
 /** The states as `codec.rs` of the core writes them: none that grow. */
-const fieldsOf = { fw: ["start", "used"], sw: ["start", "previous", "current"], tb: ["level", "at"] };
+const fieldsOf = { fw: ["start", "used"], sw: ["start", "previous", "current"], tb: ["level", "at"], cw: ["end", "used", "carried"] };
 function encoded({ quotas }, states) {
   const parts = quotas.map(({ rule: { code } }, nth) => [Buffer.from([16 | NUMBERS[code]]), long(fieldsOf[code].map((field) => states[nth][field]))]);
   return hex(Buffer.concat(parts.flat()));
@@ -274,10 +278,15 @@ function applied(policy, row, { action, now, cost, question, chargedAt }) {
 }
 
 /** A state of any kind, from a part of a window or bucket to far more than it holds. */
-function stateOf(random, { rule: { code, unit, amount } }, now) {
+function stateOf(random, { rule }, now) {
+  const { code, unit, amount } = rule;
   const units = () => random.pick(0, random.size(amount), amount - random.below(Math.min(amount, 3)), random.size(MAX_UNITS));
   const at = Math.max(random.pick(now, now - random.size(unit), now - random.size(100_000), now + random.size(100_000), random.below(now)), 0);
   const start = Math.min(at, MAX_INSTANT) - (Math.min(at, MAX_INSTANT) % unit);
+  if (code === "cw") {
+    const end = random.pick(0, rule.startOf(now), rule.startOf(rule.startOf(now) + rule.window * random.below(3)), now + 1, at);
+    return { end: Math.min(end, MAX_INSTANT), used: units(), carried: random.pick(0, rule.carryOver, random.below(rule.carryOver + 1), random.size(2 ** 32)) };
+  }
   if (code === "fw") return { start, used: units() };
   if (code === "sw") return { start, previous: units(), current: units() };
   const level = random.pick(0, amount * unit, Math.floor(random.unit() * amount * unit), random.size(MAX_UNITS));
@@ -349,6 +358,8 @@ describe("the lender", async () => {
     const { ready } = policyOf(random, kind === "large" ? 2 ** 18 : longest, true, sizes);
     const { policy } = madeOf(ready.quotas, random.chance(0.03));
     let now = latest ? MAX_INSTANT - random.size(2 * YEAR) : START + random.size(YEAR);
+    // A window that ends at the last instant has a wait of 0 then, which the package takes for an admission.
+    const last = policy.quotas.some(({ rule }) => rule.code === "cw") ? MAX_INSTANT - 1 : MAX_INSTANT;
     let name = `r${++names}.`;
     let row;
     const steps = random.size(60);
@@ -360,7 +371,7 @@ describe("the lender", async () => {
         stored.set(`${name}0`, textOf(row));
       }
       const far = random.chance(0.1) ? random.size(longest) : 1;
-      now = Math.min(now + random.pick(0, 0, 1, random.below(50), random.below(3_000), random.below(70_000), -random.below(5_000), far), MAX_INSTANT);
+      now = Math.min(now + random.pick(0, 0, 1, random.below(50), random.below(3_000), random.below(70_000), -random.below(5_000), far), last);
       const call = {
         action: random.pick(LEND, LEND, LEND, LEND, LEND, LEND, CHECK, PEEK, REFUND, random.chance(0.5) ? DELETE : LEND),
         now,

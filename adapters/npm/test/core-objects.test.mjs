@@ -18,7 +18,7 @@ import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
 import { answersApart, readAnswer, together, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
-import { ask, callOf, seeded, started } from "./reference.mjs";
+import { ask, calendarQuota, callOf, latestKnown, seeded, started } from "./reference.mjs";
 
 /** How the object of Rust reads and writes its rows. */
 const ROWS = new URL("../../cloudflare/src/durable_objects/rows.js", import.meta.url);
@@ -28,7 +28,7 @@ const STEPS = Number(process.env.STEPS ?? 5_000);
 
 const START = 1_800_000_000_000;
 const YEAR = 31_536_000_000;
-const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, PENALTY, BY_HAND] = [0, 1, 2, 3, 4, 5, 6, 7];
+const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, PENALTY, BY_HAND, CALENDAR] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 
 /** Numbers that look random, and are the same each time (mulberry32). */
 class Random {
@@ -439,6 +439,8 @@ function quotaOf(random, algorithm, isSmall) {
       return { algorithm, amount: Math.min(amount, random.pick(2, 5, 1_000)), span, refill: Number(random.chance(0.3)) };
     case PENALTY:
       return { algorithm, amount: base + random.below(100_000), span: base, refill: 1 + random.below(4) };
+    case CALENDAR:
+      return calendarQuota((end) => random.below(end), START, amount);
     case BY_HAND:
       return { algorithm, amount: random.size(YEAR), span: 0 };
     default:
@@ -451,7 +453,7 @@ function policyOf(random, name) {
   const count = random.pick(1, 1, 1, 2, 2, 3, 1 + random.below(8));
   const isSmall = random.chance(0.5);
   const kind = random.pick("any", "any", "any", "lent", "lent", "gate");
-  const [lendable, counting] = [[FIXED, SLIDING, BUCKET], [FIXED, SLIDING, LOG, BUCKET, LEAKY]];
+  const [lendable, counting] = [[FIXED, SLIDING, BUCKET, CALENDAR], [FIXED, SLIDING, LOG, BUCKET, LEAKY, CALENDAR]];
   const algorithms = { any: [...counting, SLOTS, PENALTY, BY_HAND], lent: lendable, gate: counting };
   const quotas = Array.from({ length: count }, () => quotaOf(random, random.pick(...algorithms[kind]), isSmall));
   const options = { ...optionsWith(...quotas), name, chargeDenied: kind !== "lent" && random.chance(0.2) };
@@ -461,7 +463,7 @@ function policyOf(random, name) {
     if (dimensions.length > 1) options.groupBy = options.quotas.at(-1).by;
   } else if (kind === "gate") {
     // Its policies are in order: what blocks is the last.
-    if (count < 8 && random.chance(0.3)) options.quotas.push({ ...options.quotas[0], ...quotaOf(random, BY_HAND, false), refill: 0 });
+    if (count < 8 && random.chance(0.3)) options.quotas.push({ ...options.quotas[0], ...quotaOf(random, BY_HAND, false), refill: 0, calendar: undefined });
     options.quotas.forEach((quota, nth) => Object.assign(quota, { name: `q${nth}`, by: "k" }));
     options.scopes = options.quotas.map((_, nth) => `${name}@${Math.floor(Math.min(nth, count - 1) / 2)}`).join(",");
     if (random.chance(0.5)) options.placeByKey = true;
@@ -640,6 +642,8 @@ class World {
     const ms = random.pick(1, random.size(100), random.size(5_000), random.size(100_000), random.size(10 * 86_400_000), far);
     if (random.chance(0.9)) this.#clock = bounded(this.#clock + (random.chance(0.85) ? ms : -ms));
     this.#now = random.chance(0.9) ? this.#clock : bounded(this.#clock + random.pick(1, -1) * random.size(200_000));
+    const latest = Math.min(...this.#limiters.map(({ options }) => latestKnown(options.quotas))) - 5_000;
+    [this.#clock, this.#now] = [Math.min(this.#clock, latest), Math.min(this.#now, latest)];
   }
 
   #sweep() {

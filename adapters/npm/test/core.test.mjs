@@ -14,7 +14,7 @@ import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.j
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
-import { ask, callOf, Chance, Reference, seeded, started } from "./reference.mjs";
+import { ask, calendarQuota, callOf, Chance, latestKnown, Reference, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
@@ -38,15 +38,24 @@ function thrown(run) {
 
 /** A message of Rust with JavaScript's names. */
 function inJavaScript(message) {
-  const names = message.replace(/\b(window|per|lifetime|base|cap)_ms\b/g, "$1Ms").replace("charge_denied", "chargeDenied").replace("group_by", "groupBy");
+  const names = message.replace(/\b(window|per|lifetime|base|cap)_ms\b/g, "$1Ms").replace("charge_denied", "chargeDenied").replace("group_by", "groupBy").replace("carry_over", "carryOver");
   return names.replace(/(?<!concurrency\.)return(s_c|sC)ost/, "concurrency.returnsCost");
+}
+
+/** When the clocks of the tests begin, or at 5. */
+const [USUAL_NOW, LAST_NOW] = [1_800_000_000_000, 2 ** 48 - 100_000];
+
+/** When the clock of a policy begins: where its windows are known. */
+function clockOf(chance, { quotas }) {
+  const now = chance.from([USUAL_NOW, USUAL_NOW, 5, LAST_NOW]);
+  return now <= latestKnown(quotas) ? now : USUAL_NOW;
 }
 
 let named = 0;
 
 /** A quota with numbers that are small, usual, or as large as they can be. */
 function quota(chance, isWild) {
-  const algorithm = chance.below(8);
+  const algorithm = chance.below(9);
   const span = chance.from([1, 7, 1_000, 1_000, 60_000, 60_000, 3_600_000, 86_400_000, 2 ** 31]);
   const most = 2 ** 51 / span;
   const amount = chance.once(8) ? Math.floor(most / chance.from([1, 2, 3, 1_000])) : 1 + chance.below(chance.from([3, 10, 100]));
@@ -61,6 +70,7 @@ function quota(chance, isWild) {
     { amount: Math.min(amount, 5), span, refill: Number(chance.once(3)) },
     { amount: cap, span: least, refill: 1 + chance.below(4) },
     { amount: cap, span: 0, refill: 0 },
+    calendarQuota((end) => chance.below(end), chance.from([USUAL_NOW, USUAL_NOW, LAST_NOW]), Math.min(amount, 2 ** 51)),
   ][algorithm];
   const wild = isWild && chance.once(4) ? { amount: chance.from([0, 1, 2 ** 51, 2 ** 51 + 1, 2 ** 53 - 1]), span: chance.from([0, 1, 2 ** 51, 2 ** 52]) } : {};
   const name = chance.once(6) ? chance.from(["a", "b", "c-1", "Über", "", "x".repeat(33)].slice(0, isWild ? 6 : 3)) : undefined;
@@ -201,12 +211,12 @@ test("memory: the same decisions, responses and errors", () => {
     const [core, reference, counter] = [ours.value, theirs.value, new Memory(ours.value)];
     const keys = Array.from({ length: 2 }, () => text(chance));
     const tokens = core.policy.holdsSlots || chance.once(2) ? ["t1", "t2", "t3", "é".repeat(50), " \t"] : [];
-    let now = chance.from([1_800_000_000_000, 1_800_000_000_000, 5, 2 ** 48 - 100_000]);
+    let now = clockOf(chance, chosen);
     const length = 20 + chance.below(100);
     const history = [];
     for (let nth = 0; nth < length; nth++, done++) {
       // When a row that has expired is removed is not the same, which a clock that steps back would show.
-      now += Math.abs(step(chance));
+      now = Math.min(now + Math.abs(step(chance)), latestKnown(chosen.quotas));
       const asked = question(chance, core, now, keys, tokens);
       history.push(asked);
       const mine = thrown(() => (counter.answer(asked), core.decision));
@@ -253,10 +263,10 @@ test("Redis: the same commands, and answers mean the same", () => {
     const [core, reference, wire] = [ours.value, theirs.value, { isTimeless, minTtlMs }];
     const keys = Array.from({ length: 3 }, () => text(chance));
     const tokens = ["t1", "t2\n", "é", "  "];
-    let now = chance.from([1_800_000_000_000, 1_800_000_000_000, 5, 2 ** 48 - 100_000]);
+    let now = clockOf(chance, chosen);
     let states;
     for (let nth = 0; nth < 60; nth++, done++) {
-      now = Math.max(now + step(chance), 0);
+      now = Math.min(Math.max(now + step(chance), 0), latestKnown(chosen.quotas));
       const asked = question(chance, core, now, keys, tokens);
       const { kind, cost, now: at, extra } = asked;
       const place = () => `seed ${SEED}: ${JSON.stringify(chosen)} ${JSON.stringify(asked)}`;
@@ -313,10 +323,10 @@ test("stores with conditional writes: the same names, values and decisions", () 
     const [core, reference] = [ours.value, theirs.value];
     assert.deepEqual({ ...core.capabilities }, reference.capabilities);
     const keys = Array.from({ length: 3 }, () => text(chance));
-    let now = chance.from([1_800_000_000_000, 1_800_000_000_000, 5, 2 ** 48 - 100_000]);
+    let now = clockOf(chance, chosen);
     let value;
     for (let nth = 0; nth < 60; nth++, done++) {
-      now = Math.max(now + step(chance), 0);
+      now = Math.min(Math.max(now + step(chance), 0), latestKnown(chosen.quotas));
       const asked = question(chance, core, now, keys, ["t"]);
       const { kind, cost, now: at, extra } = asked;
       const place = () => `seed ${SEED}: ${JSON.stringify(chosen)} ${JSON.stringify(asked)} ${value}`;

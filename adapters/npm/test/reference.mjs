@@ -1,6 +1,8 @@
 // The core of Rust, as WebAssembly that build.sh makes for the tests: what the TypeScript is held to.
 
 import { readFileSync } from "node:fs";
+import { GIVEN_WINDOWS } from "../modules/core/algorithms/calendar_window.js";
+import { MAX_INSTANT } from "../modules/core/arithmetic.js";
 import { ask as question } from "../modules/question.js";
 import { called } from "../modules/store.js";
 
@@ -170,4 +172,20 @@ export class Chance {
   once(times) {
     return this.below(times) === 0;
   }
+}
+
+/** A quota of a calendar whose windows are given by numbers. The clock of a test begins near `now`. */
+export function calendarQuota(below, now, amount) {
+  const from = (...choices) => choices[below(choices.length)];
+  const [first, next] = [from(1, 1, 7, 60, 1_440, 43_200, 2 ** 20 - 1), from(144_000, 525_600, 2 ** 20 - 1)];
+  const start = Math.min(Math.floor(now / 60_000) + from(-first, -below(first + 1), below(2 * first), below(60)), Math.floor(2 ** 48 / 60_000));
+  const carryOver = from(0, 1, amount, below(amount + 1));
+  return { algorithm: 8, amount, span: Math.max(start, 0) * 2 ** 20 + first, refill: Math.min(carryOver, 2 ** 32 - 1) * 2 ** 20 + next, calendar: GIVEN_WINDOWS };
+}
+
+/** The latest instant whose windows are known: the core does not decide later. The package always decides by the window of an instant. */
+export function latestKnown(quotas) {
+  const ends = quotas.map(({ algorithm, span, refill }) => (algorithm === 8 ? (Math.floor(span / 2 ** 20) + (span % 2 ** 20) + (refill % 2 ** 20)) * 60_000 : Infinity));
+  const end = Math.min(...ends);
+  return end === Infinity ? end : Math.min(end, MAX_INSTANT) - 1;
 }

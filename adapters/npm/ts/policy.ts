@@ -40,8 +40,8 @@ export type Algorithm = {
 
 /** A quota that `calendarWindow` of `@tidegate/edge/calendar` makes. */
 export interface CalendarQuota {
-  /** @internal */
-  readonly [READY]: ReadyQuota;
+  /** Only this package reads it. */
+  readonly [READY]: object;
   readonly name?: string | undefined;
   readonly by?: string | undefined;
 }
@@ -135,7 +135,7 @@ function read(value: unknown): ReadyPolicy {
 
 function quota(value: unknown, path: string): ReadyQuota {
   if (typeof value === "string") return parsed(value, path);
-  const ready = (Object(value) as Partial<CalendarQuota>)[READY];
+  const ready = (Object(value) as Partial<CalendarQuota>)[READY] as ReadyQuota | undefined;
   const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
   const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
   if (ready) return { ...ready, name, by };

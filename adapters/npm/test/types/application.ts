@@ -1,8 +1,10 @@
 // An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
 
 import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
+import { type CalendarOptions, calendarWindow } from "@tidegate/edge/calendar";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
 import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
+import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
@@ -43,6 +45,11 @@ export const limiters = [
 export const onDenoKv = (kv: DenoKv) => new OnDenoKv({ ...common, policy, kv });
 
 const make = (policy: Policy) => new InMemory({ ...common, policy });
+make({ name: "api", quotas: [calendarWindow({ limit: 10, every: "month", zone: "Europe/Berlin" }), { ...calendarWindow({ limit: 10, every: "day" }), by: "user" }] });
+// @ts-expect-error
+calendarWindow({ limit: 10, every: "mounth" });
+// @ts-expect-error
+calendarWindow({ limit: 10 });
 // @ts-expect-error
 make({ name: "api", quotas: [{ fixedWindow: { limit: 10, windwMs: 1000 } }] });
 // @ts-expect-error
@@ -114,7 +121,7 @@ hono(fromConfiguration, { check: on ? () => ({ peer: name }) : undefined, denied
 /** The optional fields that do not take `undefined`. */
 type Exact<T> = T extends object ? { [Name in keyof T]-?: {} extends Pick<T, Name> ? (undefined extends Required<T>[Name] ? never : Name) : never }[keyof T] : never;
 type None<T extends never> = T;
-type Fields = CheckOptions | LimitOptions | Options | UpstashOptions | RedisOptions | BlobsOptions | DenoKvOptions | GuardOptions | Policy | Exclude<Options["denyCache"], boolean | undefined>;
+type Fields = CheckOptions | LimitOptions | Options | UpstashOptions | RedisOptions | BlobsOptions | DenoKvOptions | GuardOptions | CalendarOptions | Policy | Exclude<Options["denyCache"], boolean | undefined>;
 type Name = Pick<Exclude<Quota, string>, "name" | "by">;
 export type EachTakesUndefined = None<Exact<Fields | Name>>;
 // @ts-expect-error
@@ -137,6 +144,7 @@ export const kit = sveltekit(tidegate, { check: (request, event) => ({ key: requ
 
 // A gate, and the middlewares with it.
 export const gate = Gate.fromRules({ rules: [] }, {
+  calendar: calendarWindows,
   platform: "vercel",
   stores: { default: (limit) => new Tidegate({ url: undefined, token: undefined, ...limit }), near: (limit) => new InMemory({ ...limit, denyCache: true }) },
   keys: { keys: [{ kty: "oct", k: "secret" }] },

@@ -26,8 +26,8 @@ export interface ReadyQuota {
 
 /** The windows of a calendar. Only who uses one loads it. */
 export interface Calendar {
-  /** A rule with these numbers, in any window. */
-  rule(ready: ReadyQuota): Rule;
+  /** A rule with these numbers, in any window. Throws what is wrong with them. */
+  rule(ready: ReadyQuota, place: string): Rule;
   /** The same policy in the windows of an instant. */
   at(policy: Policy, now: number): Policy;
   /** A rule in words. */

@@ -1,6 +1,7 @@
 import { checkNumbers, LENGTHS } from "../core/algorithms/calendar_window.js";
 import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "../core/calendar.js";
 import { hasZone, noAnchor, noZone } from "../core/zone.js";
+import { inFile } from "./rules/quotas.js";
 import type { ReadCalendar } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 
@@ -16,7 +17,7 @@ export const calendarWindows: ReadCalendar = (item, quota) => {
   if (anchor && anchor.node.text === undefined) throw anchor.invalid('expected a text; write a date such as "2026-01-31"');
   if (anchor && anchorOf(anchor.text) === undefined) throw anchor.invalid(noAnchor(anchor.text));
   const carryOver = carried?.number ?? 0;
-  item.placing(() => checkNumbers("", quota.amount, carryOver), (message) => message.replace("carryOver", "carry_over"));
+  item.placing(() => checkNumbers("", quota.amount, carryOver), (message) => inFile(item, message.replace("carryOver", "carry_over")));
   const calendar = new ZonedCalendar(every.text as Every, zone?.text ?? ZONE, anchor?.text ?? ANCHOR);
   return calendar.quota({ ...quota, refill: carryOver * LENGTHS });
 };

@@ -28,13 +28,13 @@ export function checkNumbers(place: string, limit: number, carryOver: number): v
 
 /** Windows that are given by the numbers of their rule, and that no zone moves on. */
 export const GIVEN_WINDOWS: Calendar = {
-  rule: ({ amount, span, refill }: ReadyQuota): CalendarWindow => {
-    checkNumbers("", amount, Math.floor(refill / LENGTHS));
-    [span, refill].forEach((number, nth) => {
-      if (number % LENGTHS === 0) throw invalid(["first", "next"][nth]!, `0 ms is no window's length; write whole minutes, from 1 to ${LENGTHS - 1}`);
-    });
+  rule: ({ amount, span, refill }: ReadyQuota, place: string): CalendarWindow => {
     const start = Math.floor(span / LENGTHS) * MINUTE;
-    if (start > MAX_INSTANT) throw invalid("start", `${start} lies past ${MAX_INSTANT}`);
+    if (start > MAX_INSTANT) throw invalid(`${place}start`, `${start} lies past ${MAX_INSTANT} ms since the epoch`);
+    checkNumbers(place, amount, Math.floor(refill / LENGTHS));
+    [span, refill].forEach((number, nth) => {
+      if (number % LENGTHS === 0) throw invalid(place + ["first", "next"][nth], `0 ms is no window's length; write whole minutes, from 1 to ${LENGTHS - 1}`);
+    });
     return new CalendarWindow(amount, span, refill);
   },
   at: (policy) => policy,
@@ -100,7 +100,7 @@ export class CalendarWindow extends Rule<CalendarState> {
   ask(state: CalendarState, now: number, cost: number): number {
     if (cost > this.amount) return NEVER;
     const current = this.#current(state, now);
-    return cost <= this.#room(current) ? ADMITTED : since(current.end, now);
+    return current.used + cost <= this.amount + current.carried ? ADMITTED : since(current.end, now);
   }
 
   charge(state: CalendarState, now: number, cost: number): void {
@@ -146,8 +146,9 @@ export class CalendarWindow extends Rule<CalendarState> {
   }
 
   override startOf(now: number): number {
-    const end = this.#endOf(now);
-    return since(end, end <= this.#start + this.#first ? this.#first : this.#next);
+    const second = this.#start + this.#first;
+    if (now < this.#start) return since(this.#endOf(now), this.#first);
+    return now < second ? this.#start : second + this.#next * Math.floor((now - second) / this.#next);
   }
 
   /** The state in the window of an instant. A window that ends at the last instant never ends. */
@@ -171,9 +172,8 @@ export class CalendarWindow extends Rule<CalendarState> {
   }
 
   #endOf(now: number): number {
-    const [start, first, next] = [this.#start, this.#first, this.#next];
-    const second = start + first;
+    const [start, first] = [this.#start, this.#first];
     if (now < start) return start - Math.floor((start - now - 1) / first) * first;
-    return now < second ? second : later(second, next * (1 + Math.floor((now - second) / next)));
+    return later(this.startOf(now), now < start + first ? first : this.#next);
   }
 }

@@ -60,6 +60,6 @@ export function renamed(message: string): string {
 }
 
 /** A message about a number, with the names of a rules file, and with the number as it is written there. */
-function inFile(item: FileValue, message: string): string {
+export function inFile(item: FileValue, message: string): string {
   return renamed(message).replace(/^(\w+): \d+/, (_, name: string) => `${name}: ${item.required(name).node.bare}`);
 }
