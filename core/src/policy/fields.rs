@@ -69,7 +69,7 @@ fn calendar_window(item: &Item<'_>, limit: u64) -> Result<Quota, Error> {
         calendar = calendar.anchor(text).map_err(|error| anchor.at(&error))?;
     }
     let carried = carry_over.as_ref().map_or(Ok(0), Item::number)?;
-    Quota::calendar_window(limit, &calendar, carried, UnixMillis::new(0))
+    Quota::calendar_window(limit, &calendar, carried, UnixMillis::new(0)).map_err(|error| item.at(&error))
 }
 
 #[cfg(not(feature = "calendar"))]
@@ -128,7 +128,8 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
     let name = item.field("name").map(|name| name.text()).transpose()?;
     let by = item.field("by").map(|by| dimension(&by)).transpose()?.flatten();
     let made = match known.number {
-        CALENDAR => calendar_window(item, parameters[0]),
+        // Its errors have their positions already.
+        CALENDAR => Ok(calendar_window(item, parameters[0])?),
         _ => known.quota(parameters),
     };
     let named = made.and_then(|quota| match name {
