@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { after, beforeEach, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { Tidegate as OnUpstash } from "@tidegate/edge";
+import { calendarWindow } from "@tidegate/edge/calendar";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
 import { redisServer, upstash } from "./servers.mjs";
@@ -28,6 +29,7 @@ const rules = {
   "a fixed window": { fixedWindow: { limit: 500, windowMs: 86_400_000 } },
   "a sliding window": { slidingWindow: { limit: 500, windowMs: 86_400_000 } },
   "a bucket": { tokenBucket: { capacity: 500, refill: 1, perMs: 86_400_000 } },
+  "a month of a zone": calendarWindow({ limit: 500, every: "month", zone: "Europe/Berlin" }),
 };
 
 for (const [store, make] of Object.entries(stores)) {

@@ -19,7 +19,7 @@ import { Facts, UNREADABLE } from "./request_facts.js";
 import { compile } from "./rules/compile.js";
 import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
-import { NEEDS_NUMBERS } from "./rules/needs_numbers.js";
+import { NEEDS_NUMBERS } from "./rules/missing_options.js";
 import { quoted } from "./rules/quoted_text.js";
 import { type MakeLimitNumbers, policiesOf, type ReadCalendar, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";

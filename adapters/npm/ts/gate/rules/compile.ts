@@ -11,7 +11,7 @@ import { limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
 import { Matcher } from "./matcher.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
-import { NEEDS_NUMBERS } from "./needs_numbers.js";
+import { NEEDS_NUMBERS } from "./missing_options.js";
 import { quoted } from "./quoted_text.js";
 import type { Limit, LimitNumbers, ReadCalendar, Responses, Rule, Rules } from "./rules.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";

@@ -2,7 +2,7 @@ import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
 import { ALGORITHMS, CALENDAR_WINDOW, PENALTIES } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
-import { NEEDS_CALENDAR, NEEDS_NUMBERS } from "./needs_numbers.js";
+import { NEEDS_CALENDAR, NEEDS_NUMBERS } from "./missing_options.js";
 import type { LimitNumbers, ReadCalendar } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
