@@ -89,6 +89,37 @@ for (const leases of [false, true]) {
   });
 }
 
+test("Durable Objects count in the months of a zone, by their own clock and by the caller's", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { calendarWindow } from "@tidegate/edge/calendar";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+${exported}
+const month = calendarWindow({ limit: 3, every: "month", zone: "Europe/Berlin", anchor: "2026-01-31", carryOver: 1 });
+const made = (clock) => new Tidegate({ namespace: env.TIDEGATE, failMode: "closed", clock, minTtlMs: 3_600_000, policy: { name: clock, quotas: [month] } });
+const [own, caller] = [made("object"), made("caller")];
+export default {
+  async fetch(request) {
+    const now = new URL(request.url).searchParams.get("now");
+    const verdict = await (now === null ? own.limit("user") : caller.limit("user", { now: Date.parse(now) }));
+    return Response.json([verdict.outcome, verdict.quotas[0]?.limit, verdict.quotas[0]?.remaining, verdict.retryAfterMs, verdict.error?.message]);
+  },
+};`,
+    OBJECT,
+  );
+  const asked = async (url) => JSON.parse((await ask(url)).body).slice(0, 4);
+  const begins = "2026-02-27T23:00Z";
+  for (let left = 3; left >= 0; left--) assert.deepEqual(await asked("/?now=2026-02-27T22:59Z"), ["allowed", 4, left, null]);
+  assert.deepEqual(await asked("/?now=2026-02-27T22:59Z"), ["denied", 4, 0, 60_000]);
+  for (let left = 2; left >= 0; left--) assert.deepEqual(await asked(`/?now=${begins}`), ["allowed", 3, left, null]);
+  assert.equal((await asked(`/?now=${begins}`))[0], "denied");
+  assert.deepEqual(await asked("/?now=2026-05-01T00:00Z"), ["allowed", 4, 3, null]);
+  for (let left = 3; left >= 0; left--) assert.deepEqual(await asked("/"), ["allowed", 4, left, null]);
+  const [outcome, , , wait] = await asked("/");
+  assert.ok(outcome === "denied" && wait > 0 && wait <= 31 * 86_400_000 + 3_600_000, `${outcome} ${wait}`);
+});
+
 test("Durable Objects, leased: borrowers with a grace admit at most so much beyond the limit, and tell it after the responses", async () => {
   const { ask } = await worker(
     `
