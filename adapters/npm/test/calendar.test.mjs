@@ -9,6 +9,7 @@ import { Gate } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { Tidegate as DenoKv } from "@tidegate/edge/deno-kv";
 import { Tidegate as Memory } from "@tidegate/edge/memory";
+import { Tidegate as Testing } from "@tidegate/edge/testing";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { ZonedCalendar } from "../modules/core/calendar.js";
 import { EXACT } from "../modules/core/capabilities.js";
@@ -154,6 +155,14 @@ test("a quota has a name and counts by a dimension, among others", () => {
   const ask = (hour) => tidegate.decide({ "": "a", tenant: "t" }, { now: at("2026-05-10T00:00Z") + hour * HOUR });
   assert.deepEqual([0, 1, 2, 24, 25, 26, 48, 49].map((hour) => ask(hour).allowed), [true, true, false, true, true, false, true, false]);
   assert.deepEqual(ask(50).quotas.map(({ name, remaining }) => [name, remaining]), [["daily", 1], ["monthly", 0], [tidegate.decide({ "": "b", tenant: "u" }).quotas[2].name, 9]]);
+});
+
+test("a limiter for tests counts in the months of its own clock", async () => {
+  const tidegate = new Testing({ policy: policyOf({ limit: 1, every: "month", zone: "Europe/Berlin" }), now: at("2026-01-31T22:59Z") });
+  const ask = async () => [(await tidegate.limit("a")).allowed, (await tidegate.peek(new Request("https://example.com/"), { key: "a" })).retryAfterMs];
+  assert.deepEqual([await ask(), await ask()], [[true, 60_000], [false, 60_000]]);
+  tidegate.advance(60_000);
+  assert.deepEqual(await ask(), [true, 28 * 24 * HOUR]);
 });
 
 test("a store with versions keeps a window's counts, and carries them over", async () => {

@@ -1,4 +1,5 @@
 import type { Runner } from "../../calls.js";
+import { current } from "../../core/policy.js";
 import { DENIED, STATUS, WAIT } from "../../decision_numbers.js";
 import type { ErrorKind } from "../../error.js";
 import type { ExactCore } from "../../limiter_core.js";
@@ -40,7 +41,8 @@ export class Staged implements Runner {
     const ends = ["", question.key, ...question.others].map((key) => denied.get(key) ?? 0);
     const wait = isCheck ? Math.max(...ends) - now : 0;
     const own = (key: string) => `${run}|${key}`;
-    this.#memory.answer({ ...question, kind: wait > 0 ? PEEK : question.kind, key: own(question.key), others: question.others.map(own), now });
+    const policy = current(question.policy, now);
+    this.#memory.answer({ ...question, policy, kind: wait > 0 ? PEEK : question.kind, key: own(question.key), others: question.others.map(own), now });
     if (wait > 0) {
       const { decision } = this.#core;
       [decision[STATUS], decision[WAIT]] = [DENIED, wait];
