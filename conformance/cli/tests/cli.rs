@@ -602,6 +602,36 @@ fn a_simulation_writes_its_page_its_chart_and_its_numbers() -> Result<()> {
 }
 
 #[test]
+fn objects_are_simulated_at_a_place_and_an_unknown_one_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().to_string_lossy().into_owned();
+    let simulate = |place: &str| {
+        let fleet = [
+            "simulate",
+            "--places",
+            "iad,fra",
+            "--object-at",
+            place,
+            "--roaming",
+            "1",
+            "--seconds",
+            "10",
+            "--rate",
+            "50",
+        ];
+        tidegate(&[&fleet[..], &["--design", "durable-object", "--out", &out, "--json"]].concat(), None)
+    };
+    let output = simulate("fra")?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(fs::read_to_string(folder.path().join("simulation.html"))?.contains("Every object lives at fra"));
+    let wrong = simulate("frb")?;
+    assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
+    let message = "--object-at: \"frb\" is none of the places; did you mean \"fra\"?";
+    assert!(said(&wrong).contains(message), "{}", said(&wrong));
+    Ok(())
+}
+
+#[test]
 fn choose_recommends_what_meets_the_requirements_or_fails() -> Result<()> {
     let choose = |more: &[&str]| tidegate(&[["choose"].as_slice(), more, &SMALL].concat(), None);
     let exact = choose(&["--platform", "cloudflare"])?;

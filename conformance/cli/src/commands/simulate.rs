@@ -27,6 +27,7 @@ Examples:
   tidegate simulate --scenario tail                20,000 addresses, of which hardly one comes near its limit
   tidegate simulate --scenario login --limit 10 --design redis,redis-leased
   tidegate simulate --limit 100 --places fra,iad,sin,gru,syd --rate 2000
+  tidegate simulate --design durable-object --object-at fra
   tidegate simulate --algorithm token_bucket --limit 20 --refill 10 --window-ms 1000
   tidegate simulate --design durable-object-leased,redis --json
   tidegate simulate --design upstash,upstash-fallback --outage 60..90 --loss 0.1
@@ -85,6 +86,10 @@ pub(super) struct FleetArgs {
     /// Round trips in milliseconds between places, as CSV with the names in the first line and the first column. Replaces --places.
     #[arg(long, value_name = "FILE")]
     latency: Option<PathBuf>,
+    /// The place of all Durable Objects, one of --places, as a location hint or a jurisdiction decides it. The default is where each was
+    /// called first.
+    #[arg(long, value_name = "PLACE")]
+    object_at: Option<String>,
     /// How many isolates serve the requests of a place.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     isolates: u16,
@@ -133,7 +138,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut simulation = Simulation {
         title: args.fleet.title(&setup),
         setup: args.fleet.in_words(&setup),
-        assumptions: setup.assumed.in_words(&setup.faults),
+        assumptions: setup.assumed.in_words(&setup.faults, &setup.places),
         ..Simulation::default()
     };
     let mut able = Vec::new();
@@ -212,6 +217,8 @@ impl FleetArgs {
             }
             None => Places::named(self.places.iter().map(String::as_str))?,
         };
+        let object_at = self.object_at.as_ref().map(|name| places.find(name)).transpose();
+        let object_at = object_at.map_err(|why| format!("--object-at: {why}"))?;
         if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 1e5) {
             return Err(format!("--rate: {} is out of range; write more than 0, at most 100,000", self.rate));
         }
@@ -241,7 +248,7 @@ impl FleetArgs {
             places: Arc::new(places),
             isolates: self.isolates.into(),
             isolate_seconds: self.isolate_seconds,
-            assumed: Assumed::default(),
+            assumed: Assumed { object_at, ..Assumed::default() },
             faults,
             seed: self.seed,
         })

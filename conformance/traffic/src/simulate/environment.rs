@@ -41,6 +41,9 @@ pub(super) struct Environment {
 /// What the simulation assumes of platforms: what they document, with the page, and where they name no number, a guess.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
+    /// The place of all objects among those of the simulation, as a location hint or a jurisdiction decides it. Without it, each lives where it
+    /// was called first.
+    pub object_at: Option<usize>,
     /// How long an object works on a request. "An individual Object has a soft limit of 1,000 requests per second":
     /// <https://developers.cloudflare.com/durable-objects/platform/limits/>.
     pub object_us: u64,
@@ -84,6 +87,7 @@ pub struct Assumed {
 impl Default for Assumed {
     fn default() -> Self {
         Self {
+            object_at: None,
             object_us: 1_000,
             object_queue_us: 10_000_000,
             kv_replication_us: 60_000_000,
@@ -124,14 +128,18 @@ impl Assumed {
 
     /// The assumptions, with their sources.
     #[must_use]
-    pub fn in_words(&self, faults: &Faults) -> Vec<String> {
+    pub fn in_words(&self, faults: &Faults, places: &Places) -> Vec<String> {
+        let home = match self.object_at.and_then(|place| places.names().get(place)) {
+            Some(place) => format!("Every object lives at {place}, as a location hint or a jurisdiction has it"),
+            None => "An object lives where it was called first".into(),
+        };
         let (seconds, ms) = (|us: u64| us / 1_000_000, |us: u64| us / 1_000);
         let mut words = vec![
             "A round trip between places takes 2.1 times as long as light on a great circle, and 1 ms more. Each message takes up \
              to a tenth and 0.2 ms longer, at random."
                 .into(),
             format!(
-                "An object lives where it was called first, and serves one request after another, each in {} us \
+                "{home}, and serves one request after another, each in {} us \
                  (https://developers.cloudflare.com/durable-objects/platform/limits/). It answers that it is overloaded if a \
                  request would wait longer than {} s, which is a guess.",
                 self.object_us,

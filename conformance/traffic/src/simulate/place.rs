@@ -142,6 +142,18 @@ impl Places {
         &self.names
     }
 
+    /// The number of the place with this name.
+    ///
+    /// # Errors
+    /// The message for a name that is none of them, with the nearest.
+    pub fn find(&self, name: &str) -> Result<usize, String> {
+        let all: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let found = all.iter().position(|known| *known == name);
+        found.ok_or_else(|| {
+            format!("{name:?} is none of the places; {}, or add it to the places", Suggestion::of(name, &all))
+        })
+    }
+
     /// A round trip in microseconds.
     #[must_use]
     pub fn rtt_us(&self, from: usize, to: usize) -> u64 {

@@ -51,6 +51,29 @@ fn three_locations_of_the_binding_admit_three_times_the_limit() {
     assert_eq!(run(&setup, "durable-object", "").admitted, 60);
 }
 
+/// A location hint or a jurisdiction keeps objects in one place, so clients elsewhere wait for the way there.
+#[test]
+fn objects_at_a_place_make_clients_elsewhere_wait() {
+    let traffic = Traffic { clients: 200, rate: 100.0, skew: 0.0, roaming: 1, seconds: 20, flood: None };
+    let mut setup = setup(window(1_000, 60), &["iad", "fra", "sin"], traffic);
+    // Each client is at one place, and so is the object that it calls first.
+    let near = run(&setup, "durable-object", "");
+    assert!(near.p99_ms < 10.0, "{near:?}");
+    let [iad, fra, sin] = [0, 1, 2].map(|place| setup.places.rtt_us(place, 1));
+    setup.assumed.object_at = Some(1);
+    let at_fra = run(&setup, "durable-object", "");
+    // A third of the clients are at each place: half of the requests wait for the second longest way, and the slowest for the longest.
+    let ms = |us: u64| us as f64 / 1_000.0;
+    assert!((ms(iad)..ms(iad) * 1.2 + 5.0).contains(&at_fra.p50_ms), "{at_fra:?}");
+    assert!((ms(sin)..ms(sin) * 1.2 + 5.0).contains(&at_fra.p99_ms), "{at_fra:?}");
+    assert!(fra < 2_000 && at_fra.admitted == near.admitted, "{at_fra:?}");
+    // Servers are at the first place, whatever is said of objects.
+    assert_eq!(run(&setup, "redis", "").p99_ms, {
+        setup.assumed.object_at = None;
+        run(&setup, "redis", "").p99_ms
+    });
+}
+
 /// A key of Workers KV takes one write a second (<https://developers.cloudflare.com/kv/platform/limits/>), so a counter reaches 60 in a
 /// minute at most, and a limit of 100 denies nobody.
 #[test]

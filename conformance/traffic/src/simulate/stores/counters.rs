@@ -25,7 +25,7 @@ pub(in crate::simulate) struct Counters {
 /// What runs the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::simulate) enum Host {
-    /// A Durable Object for each key, which lives where it was called first.
+    /// A Durable Object for each key, which lives where it was called first, or at [`Assumed::object_at`].
     Objects,
     /// Redis at one place, whose script lends as the core does.
     Server,
@@ -64,7 +64,7 @@ impl Namespace for Counters {
         let home = match self.host {
             Host::Objects => {
                 self.environment.count(Operation::ObjectRequest, 1);
-                self.place
+                self.environment.assumed.object_at.unwrap_or(self.place)
             }
             Host::Server | Host::Rest => {
                 let is_first = self.environment.count_script_call(&self.pipeline, object.name);
