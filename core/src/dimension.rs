@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::ops::Range;
 
+use crate::quota::PART_MARK;
 use crate::small_vec::SmallVec;
 use crate::{Error, Key, Policy, Quota, Rule};
 
@@ -76,6 +77,11 @@ impl Dimension {
     #[must_use]
     pub const fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The names of the dimensions whose keys make its key: more than one if its quotas count [by all of them](Quota::by_all).
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.name.split(PART_MARK)
     }
 
     /// The part of its storage keys that stands for the policy: see [`Policy::id`].
@@ -173,6 +179,15 @@ impl OwnKeys {
         Ok(Self::Many(keys.into()))
     }
 
+    /// The keys of those dimensions for which `find` returns one.
+    pub(crate) fn known(policy: &Policy, find: &dyn Fn(&Dimension) -> Option<Key>) -> Option<Self> {
+        if let [dimension] = policy.dimensions() {
+            return find(dimension).map(Self::One);
+        }
+        let named = |dimension: &Dimension| Some((dimension.name().into(), find(dimension)?));
+        Some(Self::Many(policy.dimensions().iter().filter_map(named).collect()))
+    }
+
     /// The key that a quota of the policy counts by.
     pub(crate) fn of_quota(&self, policy: &Policy, quota: &Quota) -> Option<&Key> {
         match self {
@@ -262,20 +277,25 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if there is none, or more than one.
     pub fn of(self, dimension: &Dimension) -> Result<&'a Key, Error> {
+        self.named(dimension.name())
+    }
+
+    /// The key of the dimension with this name.
+    pub(crate) fn named(self, dimension: &str) -> Result<&'a Key, Error> {
         let keys = match self.0 {
             Given::Sole(_) => return Err(missing(dimension)),
             Given::Named(keys) => keys,
             #[cfg(feature = "gate")]
             Given::Own(keys) => {
-                let found = keys.iter().find(|(name, _)| **name == *dimension.name());
+                let found = keys.iter().find(|(name, _)| **name == *dimension);
                 return found.map(|(_, key)| key).ok_or_else(|| missing(dimension));
             }
         };
-        let mut found = keys.iter().filter(|(name, _)| *name == dimension.name()).map(|(_, key)| *key);
+        let mut found = keys.iter().filter(|(name, _)| *name == dimension).map(|(_, key)| *key);
         let key = found.next().ok_or_else(|| missing(dimension))?;
         // A caller may give the key of each dimension, and those of joined policies may have one name.
         if found.any(|other| other != key) {
-            return Err(Error::invalid(format!("keys: \"{}\" has two keys; give one", dimension.name())));
+            return Err(Error::invalid(format!("keys: \"{dimension}\" has two keys; give one")));
         }
         Ok(key)
     }
@@ -318,8 +338,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn missing(dimension: &Dimension) -> Error {
-    Error::invalid(format!("keys: the dimension \"{}\" has no key; give one for each dimension", dimension.name()))
+fn missing(dimension: &str) -> Error {
+    Error::invalid(format!("keys: the dimension \"{dimension}\" has no key; give one for each dimension"))
 }
 
 fn several() -> Error {

@@ -285,7 +285,7 @@ impl<'s> Gate<'s> {
         }
         let known = rules.known_dimensions();
         for rule in rules.rules() {
-            let mut dimensions = rule.policies().flat_map(Policy::dimensions).map(Dimension::name);
+            let mut dimensions = rule.policies().flat_map(Policy::dimensions).flat_map(Dimension::parts);
             if let Some(name) = dimensions.find(|name| !name.is_empty() && !known.contains(name)) {
                 let suggestion = Suggestion::of(name, &known);
                 let message =

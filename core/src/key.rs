@@ -15,6 +15,16 @@ const API_KEY: &str = "key:";
 const CLIENT_IP: &str = "ip:";
 const MISSING_IP: &str = "ip:unknown";
 
+const JA4: &str = "ja4:";
+const MISSING_JA4: &str = "ja4:unknown";
+
+/// Separates the texts of joined keys, before they are encoded. No key has it.
+const JOINT: &str = "|";
+
+/// The same, encoded.
+#[cfg(feature = "gate")]
+pub(crate) const ENCODED_JOINT: &str = "%7C";
+
 /// Separates the readable start of a long key from its hash. The encoding never produces it.
 const HASH_MARK: char = '~';
 
@@ -148,6 +158,54 @@ impl Key {
     #[must_use]
     pub fn missing_ip() -> Self {
         Self(MISSING_IP.into())
+    }
+
+    /// The key of a fingerprint of the client's TLS handshake, JA4, as the platform reports it.
+    ///
+    /// ```
+    /// use tidegate_core::Key;
+    /// assert_eq!(Key::ja4("t13d1516h2_8daaf6152771_e5627efa2ab1").as_str(), "ja4:t13d1516h2_8daaf6152771_e5627efa2ab1");
+    /// ```
+    #[must_use]
+    pub fn ja4(fingerprint: impl AsRef<[u8]>) -> Self {
+        Self::new([JA4.as_bytes(), fingerprint.as_ref()].concat())
+    }
+
+    /// The key of all clients of whose TLS handshake the platform reports no fingerprint. They share one count.
+    ///
+    /// ```
+    /// use tidegate_core::Key;
+    /// assert_eq!(Key::missing_ja4().as_str(), "ja4:unknown");
+    /// ```
+    #[must_use]
+    pub fn missing_ja4() -> Self {
+        Self(MISSING_JA4.into())
+    }
+
+    /// One key of several, in their order, for a quota that counts [by all of them](crate::Quota::by_all). Lists with another key, another
+    /// order or another length have another key, unless SHA-256 collides. The key of one is that key.
+    ///
+    /// It is the key of their texts with `|` between them, which no key has, so `%7C` separates them.
+    ///
+    /// ```
+    /// use tidegate_core::Key;
+    /// let joined = Key::joined(&[Key::new("ip:192.0.2.1"), Key::new("tenant:42")]);
+    /// assert_eq!(joined.as_str(), "ip:192.0.2.1%7Ctenant:42");
+    /// // A text with a separator of its own is another key.
+    /// assert_eq!(Key::joined(&[Key::new("a|b"), Key::new("c")]).as_str(), "a%257Cb%7Cc");
+    /// ```
+    #[must_use]
+    pub fn joined(keys: &[Self]) -> Self {
+        match keys {
+            [key] => key.clone(),
+            keys => Self::new(keys.iter().map(Self::as_str).collect::<Vec<_>>().join(JOINT)),
+        }
+    }
+
+    /// Whether it is, or is [made of](Self::joined), the key of a missing address.
+    #[cfg(feature = "gate")]
+    pub(crate) fn has_missing_ip(&self) -> bool {
+        self.0.split(ENCODED_JOINT).any(|part| part == MISSING_IP)
     }
 
     /// The key with this text, as [`Key::as_str`] returned it, possibly in another process. `None` if no key has it.

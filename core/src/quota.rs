@@ -329,6 +329,49 @@ impl Quota {
         Ok(self)
     }
 
+    /// Counts by one key that is made of the keys of several dimensions: each combination of them has counts of its own. The name of this
+    /// dimension is the names of its parts, joined by `+`, such as `ip+ja4`. One part is the same as [`by`](Self::by).
+    ///
+    /// A gate finds the key of each part and joins them. Without a gate, a [`Check`](crate::Check) has the key of the whole, from
+    /// [`Key::joined`](crate::Key::joined).
+    ///
+    /// ```
+    /// use tidegate_core::{Check, Key, Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let quota = Quota::fixed_window(100, Millis::from_secs(60))?.by_all(["user", "model"])?;
+    /// assert_eq!(quota.dimension(), "user+model");
+    /// let policy = Policy::new("tokens", [quota])?;
+    /// let key = Key::joined(&[Key::subject("alice"), Key::new("model:large")]);
+    /// let keys = [("user+model", &key)];
+    /// let check = Check::new(&policy, &keys, UnixMillis::new(0));
+    /// assert_eq!(check.keys.storage_keys(&policy)?.place(), Some("tg1:tokens@user+model:fw60000:sub:alice%7Cmodel:large"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for no part, a part that is written twice, one that is not 1 to 32 of the characters
+    /// `a-z A-Z 0-9 - _ .`, and if the name of the whole is longer than 32.
+    pub fn by_all<'a>(mut self, parts: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let mut joined = String::new();
+        for part in parts {
+            let part = checked_name("by", part)?;
+            if joined.split(PART_MARK).any(|known| known == &*part) {
+                return Err(Error::invalid(format!("by: {} is written twice; write it once", Quoted(&part))));
+            }
+            if !joined.is_empty() {
+                joined.push(PART_MARK);
+            }
+            joined.push_str(&part);
+        }
+        if joined.is_empty() {
+            return Err(Error::invalid("by: an empty list; write the name of a dimension"));
+        }
+        checked_length(&joined)?;
+        self.dimension = joined.into();
+        Ok(self)
+    }
+
     /// Sets the quota's name.
     ///
     /// # Errors
@@ -483,9 +526,26 @@ impl From<Rule> for Quota {
     }
 }
 
+/// Joins the names of the dimensions whose keys make one key. No name has it.
+pub(crate) const PART_MARK: char = '+';
+
+const NAME_LEN_MAX: usize = 32;
+
+/// Checks the name of a dimension that is made of several.
+pub(crate) fn checked_length(joined: &str) -> Result<(), Error> {
+    if joined.len() <= NAME_LEN_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "by: the names have {} characters when they are joined by {PART_MARK}; shorten them to {NAME_LEN_MAX}",
+        joined.len()
+    );
+    Err(Error::invalid(message))
+}
+
 pub(crate) fn checked_name(field: &str, name: &str) -> Result<Box<str>, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
+    if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(fits) {
         let shown: String = name.chars().take(40).collect();
         return Err(Error::invalid(format!(
             "{field}: {} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ .",

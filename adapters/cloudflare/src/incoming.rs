@@ -7,7 +7,7 @@ use tidegate_core::gate::{Gate, Headers, LogLimit, Pass, Request as GateRequest,
 use tidegate_core::internal::begin;
 use tidegate_core::lending::PAUSE;
 use tidegate_core::{Error, Rejection, ResponseFields, UnixMillis};
-use worker::{Context, Date, Delay, Request, Response, console_error};
+use worker::{BotManagement, Context, Date, Delay, Request, Response, console_error};
 
 /// Decides on a request. The inner `Err` has the response to send in place of the Worker's.
 ///
@@ -45,24 +45,30 @@ pub struct Incoming<'a> {
     request: &'a Request,
     method: String,
     path: String,
+    bot_score: Option<u8>,
+    /// The fingerprint of its TLS handshake.
+    ja4: Option<String>,
 }
 
 impl<'a> Incoming<'a> {
     /// Reads a request.
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
-        Self { request, method: request.method().to_string(), path: request.path() }
+        let bot = request.cf().and_then(|cf| cf.bot_management());
+        // The platform has no score for requests from its own network, and reports 0.
+        let bot_score = bot.as_ref().and_then(|bot| u8::try_from(bot.score()).ok()).filter(|score| *score > 0);
+        let ja4 = bot.as_ref().and_then(BotManagement::ja4);
+        Self { request, method: request.method().to_string(), path: request.path(), bot_score, ja4 }
     }
 
     /// The request as the gate sees it, now.
     #[must_use]
     pub fn asked(&self) -> GateRequest<'_> {
         let asked = GateRequest::new(&self.method, &self.path, self, now()).clock(&now);
-        let score = self.request.cf().and_then(|cf| cf.bot_management()).map(|bot| bot.score());
-        match score.and_then(|score| u8::try_from(score).ok()) {
-            // The platform has no score for requests from its own network, and reports 0.
-            Some(score @ 1..) => asked.bot_score(score),
-            _ => asked,
+        let asked = asked.ja4(self.ja4.as_deref().unwrap_or_default());
+        match self.bot_score {
+            Some(score) => asked.bot_score(score),
+            None => asked,
         }
     }
 }

@@ -78,6 +78,7 @@ const EVERYTHING = {
     },
     "grouped-next": { quotas: [{ algorithm: "fixed_window", limit: 3, window_ms: 1000, by: "user" }], group_by: "user" },
     slots: { quotas: [{ algorithm: "concurrency", limit: 4, lifetime_ms: 30000, returns_cost: true }, { algorithm: "fixed_window", limit: 5, window_ms: 1000 }] },
+    pair: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: ["ip", "ja4"] }, { algorithm: "block", cap_ms: 1000, by: ["ip", "ja4"] }, { algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "tenant" }], group_by: ["ip", "ja4"] },
     login: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: "ip" }, { algorithm: "block", cap_ms: 1000, by: "ip" }] },
     org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org", limit_from: { application: "org", max: 90 } }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
     lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500, grace: 2 } },
@@ -244,6 +245,7 @@ const FILES = [
 /** What may be written in place of a value, and of a name. */
 const VALUES = [
   ...[0, 1, 7, 60000, 1.5, -1, -0.5, 256, 2 ** 51, 2 ** 51 + 1, 31536000001, true, false, null, "", [], {}, "sender", "ip", "global", "tenant", "open", "default"],
+  ...[["ip", "ja4"], ["ip", "ip"], ["ja4"], ["tenant", "nobody", "ip"], "ip+ja4", "tenant+sender", "ja4", ["a".repeat(20), "ip", "b".repeat(12)]],
   ...["memory", "/a/../%62é/{x}", "/api/{id}", "/*", "/a/*/b", "/a?b", "/{a}b", "a", "/%2f/./", "/x/".repeat(33), "*.example.com", "Api.Example.com", ".a", "é\n\u202e\"\\"],
   ...["POST", "post", "x y", "api", "apo", "next", "flood", "login", "fixed_window", "token_bucket", "concurrency", "penalty", "block", "sliding_log", "b".repeat(33), "b".repeat(90)],
   ...["10.0.0.0/8", "10.0.0.0/33", "10.1/8", "1.2.3.4", "::1/0", "::/129", "1:2:3:4:5:6:7::/+064", "sub:a b", "sub:a%20b", "key:x", "ip:1.2.3.4", "/c", "https://e.com/ü"],
@@ -398,7 +400,7 @@ const some = (chance, choices) => choices.filter(() => chance.once(3));
 /** Rules that often match the same requests. */
 function overlapping(chance) {
   const limit = (name, nth) => ({
-    quotas: [{ algorithm: "fixed_window", limit: nth + 1, window_ms: 1000, by: chance.from(["ip", "sender", "global"]) }],
+    quotas: [{ algorithm: "fixed_window", limit: nth + 1, window_ms: 1000, by: chance.from(["ip", "sender", "global", "ja4", ["sender", "ja4"]]) }],
     charge_denied: chance.once(12),
     tiers: chance.once(2) ? { pro: chance.once(2) ? { unlimited: true } : { quotas: [{ algorithm: "sliding_log", limit: 9, window_ms: 5, name }] } } : undefined,
   });
@@ -492,7 +494,7 @@ test("the same rules apply to requests", () => {
     for (let left = 80; left > 0; left--) {
       const request = requested(chance);
       const whole = explained(gate, fields, request);
-      const expected = whole.replace(/^(?:sender|store|lease) .*\n/gm, "").replace(/^(limit .*, by \w+) = .*$/gm, "$1");
+      const expected = whole.replace(/^(?:sender|store|lease) .*\n/gm, "").replace(/^(limit .*, by [\w+]+) = .*$/gm, "$1");
       assert.equal(found(rules, request), expected, `${place(nth, text)}\n${JSON.stringify(request)}`);
       for (const word of ["and, as the path", "more specific", "one after another", "allow has", "deny has", "none matches", "open:", "closed:"]) {
         if (whole.includes(word)) seen[word] = (seen[word] ?? 0) + 1;

@@ -85,7 +85,7 @@ class Reference {
 
   async check(request, given, explains) {
     return this.run((caller) => {
-      ["peer", "subject", "apiKey", "key", "tier", "token"].forEach((name, what) => given[name] !== undefined && caller.tell(what, given[name]));
+      ["peer", "subject", "apiKey", "key", "tier", "token", "ja4"].forEach((name, what) => given[name] !== undefined && caller.tell(what, given[name]));
       for (const [name, key] of Object.entries(given.keys ?? {})) caller.key(name, key);
       for (const [name, number] of Object.entries(given.limits ?? {})) caller.limit(name, number);
       caller.numbers(given.botScore ?? -1, given.estimate ?? given.cost ?? -1, given.estimate !== undefined, false);
@@ -166,7 +166,7 @@ const PLATFORMS = {
 const SECRETS = ["secret-1", "secret-2", "secret-3", "é", ""];
 
 function anyQuota(chance) {
-  const by = chance.pick(undefined, undefined, "ip", "global", "tenant", "org", "sender");
+  const by = chance.pick(undefined, undefined, "ip", "global", "tenant", "org", "sender", "ja4", ["ip", "ja4"], ["tenant", "org", "sender"]);
   const span = chance.pick(1_000, 60_000, 1_500);
   const limit = 1 + chance.below(20);
   const quota = chance.pick(
@@ -187,7 +187,7 @@ function anyQuota(chance) {
 
 /** Limits of single keys. */
 function anyOverrides(chance, hashes, limits) {
-  const keys = ["sub:alice", "sub:bob", "ip:192.0.2.1", "ip:2001:db8:1:2::/64", "global", "org:o1", "t:1", "account:42", ...hashes.map((hash) => `key:${hash}`)];
+  const keys = ["sub:alice", "sub:bob", "ip:192.0.2.1", "ip:2001:db8:1:2::/64", "global", "org:o1", "t:1", "account:42", ...hashes.map((hash) => `key:${hash}`), "sub:alice%7Ct:1", "org:o1%7Cja4:unknown", "ip:192.0.2.1%7Cja4:t13d"];
   const numbers = (quotas) => Object.fromEntries([quotas.length === 1 ? ["limit", 1 + chance.below(40)] : [chance.pick("a", "b", "l0-1", "l1-2"), 1 + chance.below(40)]]);
   const of = () => Object.fromEntries(Object.keys(limits).filter(() => chance.below(2)).map((name) => [name, numbers(limits[name].quotas)]));
   return Object.fromEntries(Array.from({ length: 1 + chance.below(4) }, () => [chance.pick(...keys), of()]));
@@ -207,7 +207,7 @@ function anySenders(chance, hashes) {
 
 /** Rules that every store can decide by, for any request. */
 function plainRules(chance, hashes) {
-  const by = () => chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" });
+  const by = () => chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" }, { by: ["org", "ja4"] }, { by: ["sender", "tenant"] });
   const same = chance.pick(undefined, by(), by());
   const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...(same ?? by()) }];
   const tiers = { pro: { quotas: quotas(50) }, free: chance.pick({ unlimited: true }, { quotas: quotas(2) }) };
@@ -249,7 +249,7 @@ function anyRules(chance, hashes) {
     limits[`l${nth}`] = {
       quotas: quotas(),
       ...(chance.below(5) === 0 && { charge_denied: true }),
-      ...(chance.below(9) === 0 && { group_by: chance.pick("tenant", "ip", "sender") }),
+      ...(chance.below(9) === 0 && { group_by: chance.pick("tenant", "ip", "sender", ["ip", "ja4"]) }),
       ...(chance.below(9) === 0 && { lease: chance.pick(true, false, { slice: 5 }, { lifetime_ms: 500 }, { grace: 2 }) }),
       ...(chance.below(2) && { tiers: Object.fromEntries(["pro", "free"].filter(() => chance.below(2)).map((tier) => [tier, chance.below(3) ? { quotas: quotas() } : { unlimited: true }])) }),
     };

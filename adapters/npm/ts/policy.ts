@@ -1,4 +1,4 @@
-import type { ReadyPolicy, ReadyQuota } from "./core/policy.js";
+import { checkedName, type ReadyPolicy, type ReadyQuota } from "./core/policy.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
 
@@ -144,6 +144,7 @@ function quota(value: unknown, path: string): ReadyQuota {
   if (other) throw invalid(fields.place(other), `a quota has one algorithm, and ${algorithm} is one; write two quotas`);
   const numbers = new Fields(fields.get(algorithm), fields.place(algorithm), NUMBERS[algorithm]);
   const [amount, span, refill]: readonly string[] = NUMBERS[algorithm];
+  const by = fields.text("by", NAME);
   const number = (name: string) => numbers.need(name, numbers.whole(name), "a whole number");
   return {
     algorithm: ALGORITHMS.indexOf(algorithm),
@@ -152,7 +153,8 @@ function quota(value: unknown, path: string): ReadyQuota {
     span: span ? number(span) : 0,
     refill: refill === RETURNS_COST ? Number(numbers.flag(refill) ?? false) : refill ? number(refill) : 0,
     name,
-    by,
+    // A rules file has lists of names, too, which are joined before they are here.
+    by: by === undefined ? by : checkedName(fields.place("by"), by),
   };
 }
 

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 use crate::log::Log;
 use crate::token::token;
-use crate::{ApiKey, BotScore, Limits, RateLimit, Subject, Tier, UsageService};
+use crate::{ApiKey, BotScore, Ja4, Limits, RateLimit, Subject, Tier, UsageService};
 
 /// Limits the requests to a service by the rules of a [`Gate`]. See the [crate documentation](crate) for an example.
 ///
@@ -279,6 +279,9 @@ impl Settings {
         }
         if let Some(BotScore(score)) = head.extensions.get() {
             request = request.bot_score(*score);
+        }
+        if let Some(Ja4(fingerprint)) = head.extensions.get() {
+            request = request.ja4(fingerprint);
         }
         let limits: Vec<(&str, u64)> = match head.extensions.get() {
             Some(Limits(limits)) => limits.iter().map(|(name, number)| (name.as_str(), *number)).collect(),

@@ -16,7 +16,7 @@ pub use body::ResponseBody;
 pub use charge::Charge;
 pub use layer::RateLimitLayer;
 pub use queue::Queue;
-pub use sender::{ApiKey, BotScore, Limits, Subject, Tier};
+pub use sender::{ApiKey, BotScore, Ja4, Limits, Subject, Tier};
 pub use service::{RateLimit, Verdict};
 pub use tidegate_core::prelude::*;
 pub use usage::UsageService;

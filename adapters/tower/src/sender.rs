@@ -18,6 +18,11 @@ pub struct Tier(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BotScore(pub u8);
 
+/// A request extension: the fingerprint of the client's TLS handshake, as what ends TLS in front of the service reports it, and no client
+/// can write it; see [`Request::ja4`](tidegate_core::gate::Request::ja4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ja4(pub String);
+
 /// A request extension: the limits of the sender that only the service knows, by the names in `limit_from`; see
 /// [`Request::limits`](tidegate_core::gate::Request::limits).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -135,7 +135,7 @@ fn a_wrong_file_or_argument_is_an_error_that_says_what_to_write() -> Result<()> 
         (wrong, "rules.toml:33:11: \"logon\" is not a limit; did you mean \"login\"? Write one of"),
         (
             mistyped,
-            "rules.toml:12:80: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\"",
+            "rules.toml:12:80: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"ja4\", \"global\"",
         ),
     ] {
         for args in [&["--request", "GET /"][..], &[]] {

@@ -429,6 +429,33 @@ fn what_a_log_cannot_tell_is_left_out_and_told() -> Result<()> {
 }
 
 #[test]
+fn a_joined_key_counts_by_what_a_log_has_and_tells_what_it_lacks() -> Result<()> {
+    let by = |by: serde_json::Value| {
+        Adapted::new(json!({
+            "dimensions": ["tenant"],
+            "limits": { "api": { "quotas": [
+                { "algorithm": "fixed_window", "limit": 1, "window_ms": 60_000, "by": by }
+            ] } },
+            "rules": [{ "limits": ["api"] }]
+        }))
+    };
+    let log = [(0, 1, "/"), (0, 1, "/"), (0, 2, "/"), (0, 3, "/")];
+    for (parts, lacked) in [
+        (json!(["ip", "global"]), vec![]),
+        (json!(["ip", "ja4"]), vec!["it counts by \"ja4\", which a log does not have"]),
+        (json!("ja4"), vec!["it counts by \"ja4\", which a log does not have"]),
+        (json!(["global", "tenant"]), vec!["it counts by \"tenant\", which a log does not have"]),
+    ] {
+        let rules = by(parts.clone());
+        let reasons: Vec<_> = rules.notes(true).into_iter().map(|note| note.reason).collect();
+        assert_eq!(reasons, lacked, "{parts}");
+        // Each address has a limit of its own.
+        assert_eq!(report(&rules, &log)?.denied, 1, "{parts}");
+    }
+    Ok(())
+}
+
+#[test]
 fn requests_that_step_back_are_counted() -> Result<()> {
     let log = [(5, 1, "/"), (9, 1, "/"), (6, 1, "/"), (8, 1, "/"), (9, 1, "/")];
     let report = report(&limited(json!([{ "algorithm": "fixed_window", "limit": 9, "window_ms": 1000 }])), &log)?;

@@ -87,6 +87,11 @@ impl<'a> Item<'a> {
         Ok(found)
     }
 
+    /// Reads a value, or each of a list.
+    pub(crate) fn one_or_each<T>(&self, read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        if matches!(self.node.value, Value::List(_)) { self.each(read) } else { Ok(Vec::from([read(self)?])) }
+    }
+
     /// Calls `read` with the name and the value of each entry of a table.
     pub(crate) fn entries(&self, read: &mut dyn FnMut(&'a str, &Item<'a>) -> Result<(), Error>) -> Result<(), Error> {
         let Value::Table(table) = &self.node.value else { return Err(self.expected("a table")) };
@@ -130,10 +135,5 @@ impl<'a> Item<'a> {
             );
         }
         Ok(Some(number))
-    }
-
-    /// Reads a value, or each of a list.
-    pub(crate) fn one_or_each<T>(&self, read: &mut dyn FnMut(&Item<'a>) -> Result<T, Error>) -> Result<Vec<T>, Error> {
-        if matches!(self.node.value, Value::List(_)) { self.each(read) } else { Ok(vec![read(self)?]) }
     }
 }

@@ -9,6 +9,7 @@ use super::responses::Responses;
 use crate::internal::PolicyParts;
 use crate::leb128;
 use crate::lending::Lease;
+use crate::quota::PART_MARK;
 use crate::sha256::sha256;
 use crate::{BodyFormat, Error, ExtraFields, Key, Millis, Policy, Quota};
 #[cfg(feature = "calendar")]
@@ -310,7 +311,7 @@ impl Bytes for Quota {
             from.lacks = Some("calendar");
             return None;
         }
-        if dimension.is_empty() { Some(quota) } else { quota.by(&dimension).ok() }
+        if dimension.is_empty() { Some(quota) } else { quota.by_all(dimension.split(PART_MARK)).ok() }
     }
 }
 

@@ -9,5 +9,8 @@ pub(super) const IP: &str = "ip";
 /// The dimension of a key that all requests share.
 pub(super) const GLOBAL: &str = "global";
 
+/// The dimension of the fingerprint of the client's TLS handshake.
+pub(super) const JA4: &str = "ja4";
+
 /// The dimensions whose keys a gate finds itself.
-pub(super) const DIMENSIONS: [&str; 3] = [SENDER, IP, GLOBAL];
+pub(super) const DIMENSIONS: [&str; 4] = [SENDER, IP, JA4, GLOBAL];

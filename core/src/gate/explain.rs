@@ -10,6 +10,7 @@ use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
 use crate::algorithm::CalendarWindow;
+use crate::dimension::OwnKeys;
 use crate::lending::Lease;
 use crate::{ClientIpSource, Error, Key, Policy, Quota};
 
@@ -161,7 +162,8 @@ impl Rules {
         request: &Request<'_>,
     ) -> (Option<Arc<Policy>>, Result<Vec<LimitNumber<'_>>, Error>) {
         let policy = self.current(&policy, request.now());
-        let keys = sender.keys(&policy, request.keys).ok();
+        // Of a request that lacks a key, the numbers of its others are told.
+        let keys = OwnKeys::known(&policy, &|dimension| sender.key(dimension, request.keys).ok());
         let claim = |name: &str| sender.claimed_limit(name);
         let given = Given { claim: &claim, given: request.limits };
         let numbers =

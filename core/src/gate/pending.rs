@@ -6,7 +6,7 @@ use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
 use crate::lending::Lease;
-use crate::{Error, ErrorKind, Key, Millis, Policy, UnixMillis};
+use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Pending {
     /// Whether the request counts by an address that nobody knows. All such requests share one key.
     #[must_use]
     pub fn lacks_address(&self) -> bool {
-        self.all().any(|one| one.hold.keys.any(|key| *key == Key::missing_ip()))
+        self.all().any(|one| one.hold.keys.any(|key| key.has_missing_ip()))
     }
 
     /// Whether a policy has a [concurrency limit](crate::algorithm::Concurrency), so that the request needs a token.

@@ -57,6 +57,7 @@ pub struct Request<'a> {
     pub(super) api_key: Option<&'a str>,
     pub(super) tier: Option<&'a str>,
     pub(super) bot_score: Option<u8>,
+    pub(super) ja4: Option<&'a str>,
     pub(super) keys: &'a [(&'a str, &'a Key)],
     pub(super) limits: &'a [(&'a str, u64)],
     pub(super) cost: Option<u64>,
@@ -81,6 +82,7 @@ impl<'a> Request<'a> {
             api_key: None,
             tier: None,
             bot_score: None,
+            ja4: None,
             keys: &[],
             limits: &[],
             cost: None,
@@ -145,6 +147,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn bot_score(mut self, score: u8) -> Self {
         self.bot_score = Some(score);
+        self
+    }
+
+    /// Sets the fingerprint of the client's TLS handshake, [JA4](https://github.com/FoxIO-LLC/ja4), as the platform reports it, for limits
+    /// that count by `ja4`. Never take it from a field that the client can send. An empty text counts as absent.
+    #[must_use]
+    pub fn ja4(mut self, fingerprint: &'a str) -> Self {
+        self.ja4 = Some(fingerprint).filter(|fingerprint| !fingerprint.is_empty());
         self
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::dimension_names::{GLOBAL, IP, SENDER};
+use super::dimension_names::{GLOBAL, IP, JA4, SENDER};
 use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;
@@ -31,13 +31,15 @@ pub(super) struct Sender<'r> {
     /// As it came.
     address: Option<IpAddr>,
     client: Option<ClientIp>,
+    /// The fingerprint of its TLS handshake, if the platform reports it.
+    ja4: Option<&'r str>,
     tier: Option<usize>,
     /// What its token claims.
     claims: Option<Result<Claims, InvalidToken>>,
 }
 
 impl<'r> Sender<'r> {
-    pub(super) fn of(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
+    pub(super) fn of(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let mut sender = Self::without_token(request, rules, source);
         // A signature costs more than everything else here.
         if !sender.is_on(rules.denied()) {
@@ -50,7 +52,7 @@ impl<'r> Sender<'r> {
     }
 
     /// The sender, as far as it is known before its token is verified.
-    pub(super) fn without_token(request: &Request<'_>, rules: &'r Rules, source: &ClientIpSource) -> Self {
+    pub(super) fn without_token(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let found = source.client(request.peer, |read| {
             for (place, field) in source.fields().iter().enumerate() {
                 request.headers().values(field, &mut |value| read(place, value));
@@ -59,7 +61,7 @@ impl<'r> Sender<'r> {
         let (address, client) = found.map_or((None, None), |(address, client)| (Some(address), client.ok()));
         let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
         let identities = [request.key.cloned(), subject, None, api_key, rules.api_key(request)];
-        Self { rules, identities, address, client, tier: None, claims: None }
+        Self { rules, identities, address, client, ja4: request.ja4, tier: None, claims: None }
     }
 
     fn find_tier(&self, request: &Request<'_>) -> Option<usize> {
@@ -139,11 +141,22 @@ impl<'r> Sender<'r> {
 
     /// The key in a dimension.
     pub(super) fn key(&self, dimension: &Dimension, given: &[(&str, &Key)]) -> Result<Key, Error> {
-        match dimension.name() {
+        let mut parts = dimension.parts();
+        match (parts.next(), parts.next()) {
+            (Some(name), None) => self.key_of(name, given),
+            _ => {
+                Ok(Key::joined(&dimension.parts().map(|name| self.key_of(name, given)).collect::<Result<Vec<_>, _>>()?))
+            }
+        }
+    }
+
+    fn key_of(&self, name: &str, given: &[(&str, &Key)]) -> Result<Key, Error> {
+        match name {
             "" | SENDER => Ok(self.main()),
             IP => Ok(self.ip()),
+            JA4 => Ok(self.ja4.map_or_else(Key::missing_ja4, Key::ja4)),
             GLOBAL => Ok(Key::new(GLOBAL)),
-            name => Keys::from(given).of(dimension).cloned().or_else(|error| self.claimed(name).ok_or(error)),
+            name => Keys::from(given).named(name).cloned().or_else(|error| self.claimed(name).ok_or(error)),
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::document::Item;
+use crate::quota::PART_MARK;
 use crate::suggestion::Suggestion;
 #[cfg(feature = "calendar")]
 use crate::{Calendar, Every, UnixMillis};
@@ -79,7 +80,7 @@ fn calendar_window(item: &Item<'_>, _: u64) -> Result<Quota, Error> {
         .wrong("calendar_window", format_args!("needs time zones; enable the feature \"calendar\" of tidegate-core")))
 }
 
-/// Reads what a quota counts by: a name, or none for the sender.
+/// Reads what a quota counts by: a name, names that are joined, or none for the sender.
 pub(crate) type ReadDimension<'a> = dyn Fn(&Item<'_>) -> Result<Option<Box<str>>, Error> + 'a;
 
 /// The policy of a table. `quotas` is this table or another one, such as that of a tier. A quota with a limit may have `more` fields,
@@ -137,7 +138,7 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
         None => Ok(quota),
     });
     let counted = named.and_then(|quota| match by {
-        Some(dimension) => quota.by(&dimension),
+        Some(dimension) => quota.by_all(dimension.split(PART_MARK)),
         None => Ok(quota),
     });
     counted.map_err(|error| item.at(&error))

@@ -17,11 +17,25 @@ use super::fields::{ALGORITHMS, CALENDAR, RETURNS_COST, policy, quota};
 #[cfg(feature = "calendar")]
 use crate::Rule;
 use crate::document::{Item, Node, Source};
+use crate::quota::{PART_MARK, checked_name};
 use crate::{Error, Policy, Quota};
 
-/// Any name is a dimension.
+/// Any name is a dimension, and so is a list of names, which are joined.
 fn dimension(item: &Item<'_>) -> Result<Option<Box<str>>, Error> {
-    item.text().map(|name| Some(name.into()))
+    let parts = item.one_or_each(&mut |item| checked_name("by", item.text()?).map_err(|error| item.at(&error)))?;
+    Ok(Some(parts.join(PART_MARK.encode_utf8(&mut [0; 4])).into()))
+}
+
+/// A dimension as a file has it: its name, or a list of the names that are joined in it.
+struct Written<'a>(&'a str);
+
+impl Serialize for Written<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            joined if joined.contains(PART_MARK) => serializer.collect_seq(joined.split(PART_MARK)),
+            name => serializer.serialize_str(name),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Quota {
@@ -53,7 +67,7 @@ impl Serialize for Quota {
         table.serialize_entry("algorithm", algorithm)?;
         for (field, text) in [("name", self.name()), ("by", self.dimension())] {
             if !text.is_empty() {
-                table.serialize_entry(field, text)?;
+                table.serialize_entry(field, &Written(text))?;
             }
         }
         let known = ALGORITHMS.iter().filter(|known| known.name == algorithm);
@@ -94,7 +108,7 @@ impl Serialize for Policy {
             table.serialize_entry("charge_denied", &true)?;
         }
         if let Some(group) = self.group() {
-            table.serialize_entry("group_by", group.name())?;
+            table.serialize_entry("group_by", &Written(group.name()))?;
         }
         table.serialize_entry("quotas", self.quotas())?;
         table.end()

@@ -434,7 +434,7 @@ fn a_gate_refuses_a_policy_by_a_dimension_that_nobody_gives() {
         Rules::all(tidegate_core::Policy::new("api", [quota.by(name).unwrap()]).unwrap(), OnFailure::Open)
     };
     let gate = |rules| Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel));
-    for name in ["sender", "ip", "global"] {
+    for name in ["sender", "ip", "ja4", "global"] {
         assert!(gate(by(name)).is_ok(), "{name}");
     }
     assert!(gate(by("tenant").with_dimensions(["tenant"])).is_ok());

@@ -41,13 +41,62 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
         ("[lists]\nallow = ['10.0.0.0/33']", r#"2:10: "10.0.0.0/33" is neither a network nor a key"#),
         (
             "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = 'ipp' }]",
-            "2:75: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"global\", or declare it as \
+            "2:75: \"ipp\" is not a dimension; did you mean \"ip\"? Write one of \"sender\", \"ip\", \"ja4\", \"global\", or declare it as \
              one that the application gives: dimensions = [\"ipp\"]",
         ),
         (
             "dimensions = ['tenant']\n[limits.a]\ngroup_by = 'tennant'\nquotas = [QUOTA]",
-            "3:12: \"tennant\" is not a dimension; did you mean \"tenant\"? Write one of \"sender\", \"ip\", \"global\", \"tenant\"",
+            "3:12: \"tennant\" is not a dimension; did you mean \"tenant\"? Write one of \"sender\", \"ip\", \"ja4\", \"global\", \"tenant\"",
         ),
+        ("dimensions = ['ja4']", "1:15: the gate itself finds the key of \"ja4\"; delete it here"),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = [] }]",
+            "2:75: an empty list; write one such as [\"ip\", \"ja4\"]",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = ['ip', 'ip'] }]",
+            "2:82: \"ip\" is written twice; write it once",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = ['ip', 'ja3'] }]",
+            "2:82: \"ja3\" is not a dimension; did you mean \"ja4\"? Write one of \"sender\", \"ip\", \"ja4\", \"global\"",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = 'ip+ja4' }]",
+            "2:75: \"ip+ja4\" is not a dimension; write one of \"sender\", \"ip\", \"ja4\", \"global\"",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = ['ip', 5] }]",
+            "2:82: expected a text, found a number",
+        ),
+        (
+            "dimensions = ['organisation', 'virtual-environment']\n[limits.a]\nquotas = [{ algorithm = 'fixed_window', \
+             limit = 1, window_ms = 1000, by = ['organisation', 'virtual-environment', 'ip'] }]",
+            "3:75: by: the names have 35 characters when they are joined by +; shorten them to 32",
+        ),
+        (
+            "[limits.a]\nquotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 1000, by = ['ip', 'ja4'] }]\n\
+             overrides = { 'ip:192.0.2.1%7Cja4:x' = { a = { limit = 2 } } }",
+            "unknown field `overrides`",
+        ),
+        (
+            "[overrides.'ip:192.0.2.1:80%7Cja4:x']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]",
+            "\"ip:192.0.2.1:80\" is not the key of an address",
+        ),
+        (
+            "[overrides.'ja4:x%7Cip:2001:db8::5']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]",
+            "\"ip:2001:db8::5\" is one address, and a network is counted",
+        ),
+        (
+            "[overrides.'ja4:x%7Cip:::ffff:192.0.2.1']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]",
+            "\"ip:::ffff:192.0.2.1\" is counted as another; write \"ip:192.0.2.1\"",
+        ),
+        (
+            "[overrides.'ip:192.0.2.1%7Ckey:secret']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]",
+            "this is not the hash of an API key",
+        ),
+        ("[overrides.'ip:192.0.2.1%7Cja4:x']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]", ""),
+        ("[lists]\nallow = ['ip:192.0.2.1%7Cja4:x']", "is neither a network nor a key"),
         ("dimensions = ['ip']", "1:15: the gate itself finds the key of \"ip\"; delete it here"),
         ("dimensions = ['a', 'a']", "1:20: \"a\" is written twice; write it once"),
         ("[[rules]]\ncost = '5'", "2:8: expected a whole number, found a text"),

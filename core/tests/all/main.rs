@@ -23,6 +23,7 @@ mod gate_readings;
 mod gate_stores;
 mod headers;
 mod identities;
+mod joined_keys;
 mod keys;
 mod laws;
 #[cfg(feature = "lending")]

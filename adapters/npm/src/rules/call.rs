@@ -55,8 +55,8 @@ impl RulesCaller {
 
 #[wasm_bindgen]
 impl RulesCaller {
-    /// Tells a text of the next call's request: 0 for the peer, 1 for the subject, 2 for the API key, 3 for the key, 4 for the tier
-    /// and 5 for the token of the charge.
+    /// Tells a text of the next call's request: 0 for the peer, 1 for the subject, 2 for the API key, 3 for the key, 4 for the tier,
+    /// 5 for the token of the charge and 6 for the fingerprint of the TLS handshake.
     pub fn tell(&mut self, what: u32, told: String) {
         let next = &mut self.next;
         match what {
@@ -65,7 +65,8 @@ impl RulesCaller {
             2 => next.api_key = Some(told),
             3 => next.key = Some(Key::new(told)),
             4 => next.tier = Some(told),
-            _ => next.token = Some(told),
+            5 => next.token = Some(told),
+            _ => next.ja4 = Some(told),
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) struct HostRequest {
     pub(super) tier: Option<String>,
     pub(super) token: Option<String>,
     pub(super) bot_score: Option<u8>,
+    pub(super) ja4: Option<String>,
     pub(super) cost: Option<u64>,
     /// Whether the cost is an estimate.
     pub(super) is_estimate: bool,
@@ -100,6 +101,9 @@ impl HostRequest {
         }
         if let Some(score) = self.bot_score {
             request = request.bot_score(score);
+        }
+        if let Some(fingerprint) = &self.ja4 {
+            request = request.ja4(fingerprint);
         }
         if let Some(cost) = self.cost {
             request = request.cost(cost);

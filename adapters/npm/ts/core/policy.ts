@@ -204,11 +204,12 @@ function quota(ready: ReadyQuota, place: string, made: boolean, makeRule: MakeRu
   const rule = makeRule(ready, place);
   const { name, by, calendar } = ready;
   if (name !== undefined && !made) checkedName(`${place}name`, name);
-  if (by !== undefined) checkedName(`${place}by`, by);
+  // That of a rules file may be made of several, with what no name has between them.
+  if (by !== undefined) checkedName(`${place}by`, by.replaceAll("+", "."));
   return { name, by: by ?? "", rule, calendar };
 }
 
-function checkedName(place: string, name: string): string {
+export function checkedName(place: string, name: string): string {
   if (/^[\w.-]{1,32}$/.test(name)) return name;
   throw invalid(place, `${shown(name)} cannot be a name; write 1 to 32 of the characters a-z A-Z 0-9 - _ .`);
 }

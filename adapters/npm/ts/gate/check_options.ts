@@ -30,6 +30,8 @@ export interface GateCheckOptions {
   tier?: string | undefined;
   /** How likely a human sent the request, from 0 to 255, for rules with `bot_score_below`. */
   botScore?: number | undefined;
+  /** The fingerprint of the client's TLS handshake, JA4, as the platform reports it and no client can write it. Default: that of Cloudflare Workers. */
+  ja4?: string | undefined;
   /** The keys of the dimensions that the rules declare, as `{ tenant: "tenant:42" }`. */
   keys?: Keys;
   /** The sender's limits that only the application knows, such as those of a plan, by the names in `limit_from`: `{ rpm: 500 }`. */
@@ -64,6 +66,7 @@ const read = optionsReader({
   subject: ifKnown(text),
   apiKey: ifKnown(text),
   tier: ifKnown(text),
+  ja4: ifKnown(text),
   // What takes them reads them.
   limits: (_: string, value: unknown) => value as NonNullable<GateCheckOptions["limits"]>,
   botScore: (name: string, value: unknown) => {

@@ -290,7 +290,7 @@ export abstract class BaseGate extends FrontEnd {
     const sender = await this.#senderOf(decider, facts, applied.length > 0);
     const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
-    const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).includes(MISSING_IP);
+    const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).some((key) => key.split("%7C").includes(MISSING_IP));
     return facts.options.peer === null && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
   }
 

@@ -6,6 +6,11 @@ import type { Matched } from "./rules/matcher.js";
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/** What Cloudflare reports of a request. */
+interface Reported {
+  readonly cf?: { readonly botManagement?: { readonly ja4?: unknown } | null } | null;
+}
+
 /** The parts of a request that a gate reads. */
 export class Facts implements Matched {
   readonly method: string;
@@ -15,10 +20,11 @@ export class Facts implements Matched {
   /** What the application tells of the request. */
   readonly options: GateCheck;
   readonly #headers: Headers;
+  readonly #cf: Reported["cf"];
   readonly #urlHost: string;
   #hosts: readonly string[] | undefined;
 
-  constructor({ method, url, headers }: Request, options: GateCheck) {
+  constructor({ method, url, headers, cf }: Request & Reported, options: GateCheck) {
     const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
     const { target, framework } = options;
     this.method = options.method ?? String(method);
@@ -27,12 +33,19 @@ export class Facts implements Matched {
     this.ignoresCase = options.ignoreCase ?? (framework !== undefined && FRAMEWORKS[framework].ignoresCase);
     this.options = options;
     this.#headers = headers;
+    this.#cf = cf;
     this.#urlHost = host!;
   }
 
   /** The time of the request: now, unless the application tells it. */
   get now(): number {
     return this.options.now ?? Date.now();
+  }
+
+  /** The fingerprint of the client's TLS handshake: the application's, or what Cloudflare reports beside the header fields. */
+  get ja4(): string | undefined {
+    const reported = this.#cf?.botManagement?.ja4;
+    return this.options.ja4 ?? (typeof reported === "string" ? reported : undefined);
   }
 
   get botScore(): number | undefined {

@@ -5,7 +5,7 @@ import { invalid } from "../error.js";
 import type { Keys } from "../verdict.js";
 import type { GateCheck } from "./check_options.js";
 import { bytesOf, type Facts } from "./request_facts.js";
-import { GLOBAL, IP, SENDER } from "./rules/dimension_names.js";
+import { GLOBAL, IP, JA4, PART_MARK, SENDER } from "./rules/dimension_names.js";
 import type { Node } from "./rules/json.js";
 import type { List } from "./rules/lists.js";
 import type { Rules } from "./rules/rules.js";
@@ -21,6 +21,7 @@ export class Sender {
   readonly #rules: Rules;
   /** The key of each identity, in the order of `SOURCES`: the application's key and its subject, the subject of a valid token, the application's API key, and a valid one in the header field. */
   readonly #identities: (string | undefined)[];
+  readonly #ja4: string | undefined;
   #claims: Claims | Reason | undefined;
 
   constructor(rules: Rules, facts: Facts, client: Client | undefined) {
@@ -28,6 +29,7 @@ export class Sender {
     this.client = client;
     this.#rules = rules;
     this.options = facts.options;
+    this.#ja4 = facts.ja4;
     this.#identities = [key === undefined ? key : newKey(key), subject ? subjectOf(subject) : undefined, undefined, apiKey ? apiKeyOf(apiKey) : undefined, validKey(rules, facts)];
   }
 
@@ -95,8 +97,12 @@ export class Sender {
 
   /** The key in a dimension. */
   key(dimension: string): string {
+    const parts = dimension.split(PART_MARK);
+    // No key has what is between those of the parts.
+    if (parts.length > 1) return newKey(parts.map((part) => this.key(part)).join("|"));
     if (dimension === "" || dimension === SENDER) return this.#main;
     if (dimension === IP) return this.#ip;
+    if (dimension === JA4) return newKey(`ja4:${this.#ja4 || "unknown"}`);
     if (dimension === GLOBAL) return GLOBAL;
     const { keys = {} } = this.options;
     if (Object.hasOwn(keys, dimension)) return newKey(keys[dimension]!);

@@ -37,8 +37,8 @@ Examples:
                                                    check a file of overrides, too
   tidegate check --json rules.toml                 for another program
 
-The dimensions that \`by\` may name are sender (the default), ip, global, those of tokens.keys, and
-those that the file declares in
+The dimensions that \`by\` may name are sender (the default), ip, ja4, global, those of tokens.keys,
+and those that the file declares in
 its list \`dimensions\`.
 
 Exit codes: 0 the file is valid, 1 it is not, 2 it cannot be read.

@@ -36,6 +36,7 @@ Options:
       --subject <SUBJECT>      The subject that the application has verified
       --tier <TIER>            The sender's tier
       --bot-score <0..255>     The bot score of the request
+      --ja4 <FINGERPRINT>      The fingerprint of the client's TLS handshake
       --key <DIMENSION=KEY>    A key of the application, for example tenant=tenant:42. May be
                                repeated
       --limit <NAME=NUMBER>    A limit that the application gives, for example rpm=500. May be
@@ -80,6 +81,7 @@ export const EXPLAIN: Command = {
     { name: "subject", value: "SUBJECT" },
     { name: "tier", value: "TIER" },
     { name: "bot-score", value: "0..255", wrong: wrongScore },
+    { name: "ja4", value: "FINGERPRINT" },
     { name: "key", value: "DIMENSION=KEY", isMany: true, wrong: (text) => (text.includes("=") ? undefined : "write a dimension and its key, such as tenant=tenant:42") },
     { name: "limit", value: "NAME=NUMBER", isMany: true, wrong: (text) => (LIMIT.test(text) && BigInt(LIMIT.exec(text)![1]!) < 2n ** 64n ? undefined : "write a name and a whole number, such as rpm=500") },
     { name: "overrides", value: "FILE", isPath: true },
@@ -168,6 +170,7 @@ function toldBy(args: Arguments): GateCheck {
     subject: args.one("subject"),
     tier: args.one("tier"),
     botScore: score === undefined ? undefined : Number(score),
+    ja4: args.one("ja4"),
     keys: Object.fromEntries(keysIn(args)),
     limits: Object.fromEntries(args.all("limit").map((text) => [text.slice(0, text.indexOf("=")), Number(text.slice(text.indexOf("=") + 1))])),
   };

@@ -35,6 +35,7 @@ export interface Step {
   readonly subject: string | undefined;
   readonly tier: string | undefined;
   readonly bot_score: number | undefined;
+  readonly ja4: string | undefined;
   readonly keys: Readonly<Record<string, string>>;
   readonly limits: Readonly<Record<string, number>>;
   readonly cost: number | undefined;
@@ -100,6 +101,7 @@ function stepOf(value: JsonValue): Step {
     headers: (value: JsonValue) => value.each((pair) => pair.pair()),
     ...{ peer: or(text), subject: or(text), tier: or(text) },
     bot_score: or((value: JsonValue) => value.whole(8)),
+    ja4: or(text),
     keys: (value: JsonValue) => value.entries(text),
     limits: (value: JsonValue) => value.entries(number),
     ...{ cost: or(number), token: or(text), claims: or(claimsOf), expect: expectedOf },

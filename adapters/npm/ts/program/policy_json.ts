@@ -1,6 +1,7 @@
 import type { ZonedCalendar } from "../core/calendar.js";
 import type { Calendar } from "../core/policy.js";
 import type { Rule } from "../core/algorithms/algorithm.js";
+import { PART_MARK } from "../gate/rules/dimension_names.js";
 import type { RulesPolicy } from "../gate/rules_policy.js";
 
 /** A policy as in a rules file, with the names of its quotas. */
@@ -8,9 +9,14 @@ export function policyOf({ name, chargeDenied, group, quotas }: RulesPolicy): ob
   return {
     name,
     ...(chargeDenied && { charge_denied: true }),
-    ...(group && { group_by: group.name }),
-    quotas: quotas.map(({ name, by, rule, calendar }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by }), ...numbersOf(rule), ...calendarOf(calendar, rule) })),
+    ...(group && { group_by: written(group.name) }),
+    quotas: quotas.map(({ name, by, rule, calendar }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by: written(by) }), ...numbersOf(rule), ...calendarOf(calendar, rule) })),
   };
+}
+
+/** A dimension as a file has it: its name, or a list of the names that are joined in it. */
+function written(dimension: string): string | string[] {
+  return dimension.includes(PART_MARK) ? dimension.split(PART_MARK) : dimension;
 }
 
 /** The numbers of an algorithm. */

@@ -42,8 +42,8 @@ function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | und
   const now = startMs + step.at_ms;
   const signed = tokens && step.claims ? [tokens.field(step.claims, now)] : [];
   const request = arrivedWith({ ...step, headers: [...step.headers, ...signed] });
-  const { peer, subject, tier, bot_score: botScore, keys, limits, cost } = step;
-  const one = (nth: number) => gate.check(request, { peer, subject, tier, botScore, keys, limits, cost, now, token: step.token?.replaceAll("{n}", String(nth + 1)) });
+  const { peer, subject, tier, bot_score: botScore, ja4, keys, limits, cost } = step;
+  const one = (nth: number) => gate.check(request, { peer, subject, tier, botScore, ja4, keys, limits, cost, now, token: step.token?.replaceAll("{n}", String(nth + 1)) });
   return Promise.all(Array.from({ length: step.burst }, (_, nth) => one(nth)));
 }
 

@@ -50,6 +50,9 @@ pub(super) struct Args {
     /// The bot score of the request.
     #[arg(long, value_name = "0..255")]
     bot_score: Option<u8>,
+    /// The fingerprint of the client's TLS handshake.
+    #[arg(long, value_name = "FINGERPRINT")]
+    ja4: Option<String>,
     /// A key of the application, for example tenant=tenant:42. May be repeated.
     #[arg(long, value_name = "DIMENSION=KEY", value_parser = key)]
     key: Vec<(String, Key)>,
@@ -89,6 +92,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(score) = args.bot_score {
         request = request.bot_score(score);
+    }
+    if let Some(fingerprint) = &args.ja4 {
+        request = request.ja4(fingerprint);
     }
     let explanation = rules.explain(&request, &ClientIpSource::new(args.platform));
     if args.json {

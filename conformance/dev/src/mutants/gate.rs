@@ -94,6 +94,48 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
         reads(|call| call.bot_score = Some(call.bot_score.unwrap_or(0))),
     ),
     (
+        "first-part-only",
+        "a quota by a list of dimensions counts by the first of them",
+        reads(|call| {
+            for quota in quotas(call) {
+                if let Some(first) = parts(quota).first().cloned() {
+                    quota["by"] = first;
+                }
+            }
+        }),
+    ),
+    (
+        "each-part-alone",
+        "a quota by a list of dimensions counts by each of them, so that its limit is shared",
+        reads(|call| {
+            for limit in call.rules["limits"].as_object_mut().into_iter().flat_map(|limits| limits.values_mut()) {
+                let of = |quota: &Value, part: Value| {
+                    let mut own = quota.clone();
+                    own["by"] = part;
+                    own
+                };
+                let alone = |quota: &Value| -> Vec<Value> {
+                    let parts = parts(quota);
+                    if parts.is_empty() {
+                        vec![quota.clone()]
+                    } else {
+                        parts.into_iter().map(|part| of(quota, part)).collect()
+                    }
+                };
+                let all = limit["quotas"].as_array().into_iter().flatten().flat_map(alone).collect();
+                limit["quotas"] = Value::Array(all);
+            }
+        }),
+    ),
+    (
+        "header-ja4",
+        "a client chooses its fingerprint by a header field",
+        reads(|call| {
+            let sent = call.sender.headers.iter().find(|(name, _)| name.ends_with("ja4"));
+            call.ja4 = call.ja4.take().or_else(|| sent.map(|(_, value)| value.clone()));
+        }),
+    ),
+    (
         "no-challenges",
         "a request that has to pass a challenge passes without it",
         reads(|call| each(call, "challenge")),
@@ -249,6 +291,11 @@ fn quotas(call: &mut Gated) -> impl Iterator<Item = &mut Value> {
 }
 
 /// Removes a list of senders.
+/// The dimensions whose keys make the key of a quota, if they are a list.
+fn parts(quota: &Value) -> Vec<Value> {
+    quota.get("by").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
 fn list(call: &mut Gated, name: &str) {
     if let Some(lists) = call.rules.get_mut("lists").and_then(Value::as_object_mut) {
         lists.remove(name);

@@ -34,6 +34,9 @@ pub struct Gated {
     /// The bot score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bot_score: Option<u8>,
+    /// The fingerprint of the client's TLS handshake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ja4: Option<String>,
     /// The keys of the application, by their dimension.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
@@ -115,6 +118,9 @@ impl Gated {
         }
         if let Some(score) = self.bot_score {
             request = request.bot_score(score);
+        }
+        if let Some(fingerprint) = &self.ja4 {
+            request = request.ja4(fingerprint);
         }
         if let Some(cost) = self.cost {
             request = request.cost(cost);

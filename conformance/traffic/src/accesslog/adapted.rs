@@ -8,8 +8,14 @@ use tidegate_core::Error;
 use tidegate_core::algorithm::{MAX_UNITS, SlidingLog};
 use tidegate_core::gate::Rules;
 
-/// The dimensions whose keys a gate makes itself. All others are the application's, which a log does not have.
+/// The dimensions whose keys a gate makes itself of what a log has. All others are the application's, or the platform's.
 const OWN_DIMENSIONS: [&str; 3] = ["", "ip", "global"];
+
+/// The dimension that a gate has of the platform, and no log has.
+pub(super) const JA4: &str = "ja4";
+
+/// What joins the names of the dimensions whose keys make one key.
+const PART_MARK: char = '+';
 
 /// What a quota without a dimension counts by.
 const SENDER: &str = "sender";
@@ -142,7 +148,8 @@ impl Adapted {
             rules.remove("stores");
             // Without tokens, nothing has to verify them. The replay gives the keys that they would have.
             rules.remove("tokens");
-            rules.insert("dimensions".into(), dimensions.iter().cloned().collect());
+            let declared = dimensions.iter().filter(|name| *name != JA4);
+            rules.insert("dimensions".into(), declared.cloned().collect());
         }
         Self { rules, notes, dimensions: dimensions.into_iter().collect(), rules_with_host }
     }
@@ -155,7 +162,7 @@ impl Adapted {
         Rules::parse("rules.json", &self.rules.to_string())
     }
 
-    /// The dimensions whose keys only an application knows.
+    /// The dimensions whose keys only an application or the platform knows.
     pub(super) fn dimensions(&self) -> &[String] {
         &self.dimensions
     }
@@ -275,8 +282,17 @@ fn algorithm(quota: &Value) -> &str {
     quota.get("algorithm").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn dimension(quota: &Value) -> &str {
-    quota.get("by").and_then(Value::as_str).filter(|name| *name != SENDER).unwrap_or_default()
+fn dimension(quota: &Value) -> String {
+    joined(quota.get("by"))
+}
+
+/// The name of a dimension, which may be written as a list of the names that are joined in it. Empty for the sender.
+fn joined(written: Option<&Value>) -> String {
+    let names: Vec<&str> = match written {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        written => written.and_then(Value::as_str).into_iter().collect(),
+    };
+    if names == [SENDER] { String::new() } else { names.join(&PART_MARK.to_string()) }
 }
 
 /// The quotas of a limit, and those of its tiers.
@@ -301,7 +317,7 @@ fn name_in_policy(limit: &str, place: usize, count: usize) -> String {
 }
 
 /// Gives the quotas of a limit the names that a policy gives them, which depend on the quotas beside them. Returns the
-/// dimensions by which only an application can count.
+/// dimensions, or parts of them, of which a log has no keys.
 fn named_quotas(limit: &str, table: &mut Map<String, Value>) -> BTreeSet<String> {
     let mut dimensions = BTreeSet::new();
     for list in lists_of_quotas(table) {
@@ -310,9 +326,11 @@ fn named_quotas(limit: &str, table: &mut Map<String, Value>) -> BTreeSet<String>
             if algorithm(quota) == "concurrency" {
                 continue;
             }
-            let dimension = dimension(quota).to_string();
-            if dimension.is_empty() || !OWN_DIMENSIONS.contains(&&*dimension) {
-                dimensions.insert(dimension);
+            for part in dimension(quota).split(PART_MARK) {
+                let part = if part == SENDER { "" } else { part };
+                if part.is_empty() || !OWN_DIMENSIONS.contains(&part) {
+                    dimensions.insert(part.into());
+                }
             }
             let name = name_in_policy(limit, place, count);
             // A name may have 32 characters. One that a policy makes may have more, and stays as it is.
@@ -333,8 +351,8 @@ fn remove_slots(limit: &mut Map<String, Value>) -> bool {
         list.retain(|quota| algorithm(quota) != "concurrency");
         found |= list.len() < before;
         let counted: BTreeSet<String> =
-            list.iter().filter(|quota| algorithm(quota) != "penalty").map(|quota| dimension(quota).into()).collect();
-        list.retain(|quota| counted.contains(dimension(quota)));
+            list.iter().filter(|quota| algorithm(quota) != "penalty").map(dimension).collect();
+        list.retain(|quota| counted.contains(&dimension(quota)));
     }
     if !found {
         return false;
@@ -344,8 +362,7 @@ fn remove_slots(limit: &mut Map<String, Value>) -> bool {
             *tier = json!({ "unlimited": true });
         }
     }
-    let group = limit.get("group_by").and_then(Value::as_str).filter(|name| *name != SENDER);
-    let group = group.unwrap_or_default().to_string();
+    let group = joined(limit.get("group_by"));
     let lists = lists_of_quotas(limit);
     if !lists.iter().all(|list| list.iter().any(|quota| dimension(quota) == group)) {
         limit.remove("group_by");

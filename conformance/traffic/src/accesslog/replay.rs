@@ -7,7 +7,7 @@ use serde::Serialize;
 use tidegate_core::gate::{Gate, Prepared, Reason, Request, Verdict};
 use tidegate_core::{ClientIpSource, Decision, Error, Key, MemoryLimiter, Platform, Policy, Status};
 
-use super::adapted::Adapted;
+use super::adapted::{Adapted, JA4};
 use super::clients::Client;
 use super::entry::Entry;
 
@@ -110,7 +110,7 @@ impl Replay {
         if self.dimensions.is_empty() {
             return self.decide_with(entry, &[], see);
         }
-        // What only the application knows counts by the address.
+        // What only the application or the platform knows counts by the address.
         let (key, dimensions) = (client.key(), std::mem::take(&mut self.dimensions));
         let keys: Vec<(&str, &Key)> = dimensions.iter().map(|name| (name.as_str(), &key)).collect();
         let outcome = self.decide_with(entry, &keys, see);
@@ -133,6 +133,9 @@ impl Replay {
         }
         if let Some(tier) = &entry.tier {
             request = request.tier(tier);
+        }
+        if let Some((_, key)) = keys.iter().find(|(name, _)| *name == JA4) {
+            request = request.ja4(key.as_str());
         }
         let pending = match self.gate.prepare(&request) {
             Prepared::Pending(pending) => pending,

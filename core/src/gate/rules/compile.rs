@@ -19,10 +19,10 @@ use crate::gate::token::{TokenRules, Tokens};
 use crate::lending::{self, Lease};
 use crate::policy::CurrentPolicies;
 use crate::policy::fields::policy;
-use crate::quota::checked_name;
+use crate::quota::{PART_MARK, checked_length, checked_name};
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
-use crate::{BodyFormat, Error, ExtraFields, Millis, Policy};
+use crate::{BodyFormat, Dimension, Error, ExtraFields, Millis, Policy};
 
 /// The longest time that is added to `Retry-After`.
 const SPREAD_MAX: Millis = Millis::from_secs(3_600);
@@ -187,20 +187,43 @@ fn dimensions(list: &Item<'_>) -> Result<Vec<Box<str>>, Error> {
     Ok(found)
 }
 
-/// The dimension that a quota counts by, or a limit is grouped by. `None` for the sender. `known` are all that there are.
+/// The dimension that a quota counts by, or a limit is grouped by: one, or the parts of a key that is made of several. `None` for the
+/// sender. `known` are all that there are.
 fn dimension(item: &Item<'_>, known: &Vec<&str>) -> Result<Option<Box<str>>, Error> {
-    match item.text()? {
-        SENDER => Ok(None),
-        name if known.contains(&name) => Ok(Some(name.into())),
-        name => Err(item.wrong(
-            name,
-            args!(
-                "is not a dimension; {}, or declare it as one that the application gives: dimensions = [{}]",
-                Suggestion::of(name, known),
-                Quoted(name)
-            ),
-        )),
+    let mut parts: Vec<&str> = Vec::new();
+    item.one_or_each(&mut |item| {
+        let name = part(item, known)?;
+        if parts.contains(&name) {
+            return Err(item.wrong(name, args!("is written twice; write it once")));
+        }
+        parts.push(name);
+        Ok(())
+    })?;
+    match parts[..] {
+        [] => Err(item.invalid(args!("an empty list; write one such as [\"ip\", \"ja4\"]"))),
+        [SENDER] => Ok(None),
+        _ => {
+            // What joins the names is no part of one, so they are read as they are written here.
+            let joined = parts.join(PART_MARK.encode_utf8(&mut [0; 4]));
+            checked_length(&joined).map(|()| Some(joined.into())).map_err(|error| item.at(&error))
+        }
     }
+}
+
+/// One dimension by its name.
+fn part<'a>(item: &Item<'a>, known: &Vec<&str>) -> Result<&'a str, Error> {
+    let name = item.text()?;
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    Err(item.wrong(
+        name,
+        args!(
+            "is not a dimension; {}, or declare it as one that the application gives: dimensions = [{}]",
+            Suggestion::of(name, known),
+            Quoted(name)
+        ),
+    ))
 }
 
 /// A limit: the policy without a tier, then those of all tiers. `None` if a tier is unlimited.
@@ -510,7 +533,8 @@ impl Compiler {
     fn warn_of_unused_dimensions(&mut self, declared: &Item<'_>) -> Result<(), Error> {
         let unused = declared.each(&mut |item| {
             let name = item.text()?;
-            let counts = |policy: &Policy| policy.dimensions().iter().any(|known| known.name() == name);
+            let counts =
+                |policy: &Policy| policy.dimensions().iter().flat_map(Dimension::parts).any(|part| part == name);
             let is_used = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten()).any(counts);
             let warning =
                 || item.message(args!("no limit counts by \"{name}\"; delete it or write by = \"{name}\" in one"));

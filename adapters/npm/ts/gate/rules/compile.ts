@@ -5,7 +5,7 @@ import { TidegateError } from "../../error.js";
 import type { Lease } from "../../question.js";
 import { RulesPolicy } from "../rules_policy.js";
 import { apiKey } from "./api_key.js";
-import { DIMENSIONS } from "./dimension_names.js";
+import { DIMENSIONS, PART_MARK } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
 import { limitsOf, tiersOf } from "./limits.js";
 import { List } from "./lists.js";
@@ -49,7 +49,7 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   if (limitTable) compiler.warnOfUnusedLimits(limitTable, stores);
   declared?.each((item) => {
     const { text } = item;
-    const isUsed = limits.some(({ policies }) => policies.some((policy) => policy?.dimensions.some(({ name }) => name === text)));
+    const isUsed = limits.some(({ policies }) => policies.some((policy) => policy?.dimensions.some(({ name }) => name.split(PART_MARK).includes(text))));
     if (!isUsed) warnings.push(item.message(`no limit counts by "${text}"; delete it or write by = "${text}" in one`));
   });
   const keys = root.field("api_keys");

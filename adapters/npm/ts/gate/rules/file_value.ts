@@ -125,6 +125,11 @@ export class FileValue {
     return this.node.list.map((node) => read(new FileValue(this.source, node)));
   }
 
+  /** Reads a value, or each of a list. */
+  oneOrEach<T>(read: (item: FileValue) => T): T[] {
+    return this.node.list ? this.each(read) : [read(this)];
+  }
+
   /** Reads the name and the value of each entry of a table. */
   entries<T>(read: (name: string, item: FileValue) => T): T[] {
     if (!this.node.table) throw this.#expected("a table");

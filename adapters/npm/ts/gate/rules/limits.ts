@@ -2,7 +2,7 @@ import { MAX_UNITS } from "../../core/arithmetic.js";
 import { canLend, LIFETIME_MAX, tooMuchGrace } from "../../core/lending/lender.js";
 import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../rules_policy.js";
-import { SENDER } from "./dimension_names.js";
+import { PART_MARK, SENDER } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
 import { quotasOf } from "./quotas.js";
 import { quoted } from "./quoted_text.js";
@@ -54,10 +54,23 @@ export function limitsOf(
   });
 }
 
-/** The dimension that a quota counts by, or a limit is grouped by. Empty for the sender. */
+/** The dimension that a quota counts by, or a limit is grouped by: one, or the parts of a key that is made of several. Empty for the sender. */
 function dimension(item: FileValue, known: readonly string[]): string {
+  const parts: string[] = [];
+  item.oneOrEach((item) => {
+    const name = part(item, known);
+    if (parts.includes(name)) throw item.wrong(name, "is written twice; write it once");
+    parts.push(name);
+  });
+  const joined = parts.join(PART_MARK);
+  if (!joined) throw item.invalid('an empty list; write one such as ["ip", "ja4"]');
+  if (joined.length > 32) throw item.invalid(`by: the names have ${joined.length} characters when they are joined by +; shorten them to 32`);
+  return joined === SENDER ? "" : joined;
+}
+
+/** One dimension by its name. */
+function part(item: FileValue, known: readonly string[]): string {
   const name = item.text;
-  if (name === SENDER) return "";
   if (known.includes(name)) return name;
   const or = `or declare it as one that the application gives: dimensions = [${quoted(name)}]`;
   throw item.wrong(name, `is not a dimension; ${suggestion(name, known)}, ${or}`);

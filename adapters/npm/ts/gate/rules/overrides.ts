@@ -55,11 +55,28 @@ function ofLimit(limit: string, item: FileValue, rules: Rules, fixed: ReadonlySe
 
 /** The key of this text, as explanations have it. */
 function keyOf(text: string, item: FileValue): string {
-  // What follows may be the secret itself.
-  if (text.startsWith("key:")) apiKey(text.slice(4), item);
-  if (text.startsWith("ip:") && text !== MISSING_IP) return addressKey(text, item);
+  const [start, hash] = text.split("~");
+  const parts = start!.split("%7C");
+  if (parts.length > 1) {
+    // Of a long key, only the start of the last part is written.
+    if (hash) parts.pop();
+    for (const part of parts) {
+      const address = addressIn(part, item);
+      if (address !== undefined && address !== part) throw item.wrong(part, `is counted as another; write ${quoted(address)}`);
+    }
+  } else {
+    const address = addressIn(text, item);
+    if (address !== undefined) return address;
+  }
   if (text && isKey(text)) return text;
   throw item.wrong(text, `is not a key as tidegate explain prints it; write ${quoted(newKey(text))}`);
+}
+
+/** Checks a key, or a part of a joined one. The key of the address, if it is one. */
+function addressIn(text: string, item: FileValue): string | undefined {
+  // What follows may be the secret itself.
+  if (text.startsWith("key:")) apiKey(text.slice(4), item);
+  return text.startsWith("ip:") && text !== MISSING_IP ? addressKey(text, item) : undefined;
 }
 
 /** The key of an address or a network. */

@@ -13,6 +13,7 @@ use crate::document::{FileText, Item};
 use crate::gate::bytes::{Bytes, BytesReader, Writer, bytes_of_fields};
 use crate::gate::file::File;
 use crate::gate::stores::StoreRules;
+use crate::key::ENCODED_JOINT;
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{Error, ErrorKind, Key, Policy, Quota, Rule as Algorithm};
@@ -288,16 +289,37 @@ fn counts(quota: &Quota) -> bool {
 
 /// The key of this text, as explanations have it.
 fn key(text: &str, item: &Item<'_>) -> Result<Key, Error> {
-    // What follows may be the secret itself.
-    if let Some(hash) = text.strip_prefix("key:") {
-        api_key(hash, item)?;
-    }
-    if let Some(address) = text.strip_prefix("ip:").filter(|address| *address != "unknown") {
-        return address_key(address).map_err(|right| item.wrong(text, args!("{right}")));
+    if text.contains(ENCODED_JOINT) {
+        let (start, hash) = text.split_once('~').unwrap_or((text, ""));
+        let mut parts: Vec<&str> = start.split(ENCODED_JOINT).collect();
+        if !hash.is_empty() {
+            // Of a long key, only the start of the last part is written.
+            parts.pop();
+        }
+        for part in parts {
+            match sole_part(part, item)? {
+                Some(address) if address.as_str() != part => {
+                    return Err(item.wrong(part, args!("is counted as another; write {}", Quoted(address.as_str()))));
+                }
+                _ => {}
+            }
+        }
+    } else if let Some(address) = sole_part(text, item)? {
+        return Ok(address);
     }
     Key::from_text(text).filter(|_| !text.is_empty()).ok_or_else(|| {
         item.wrong(text, args!("is not a key as tidegate explain prints it; write {}", Quoted(Key::new(text).as_str())))
     })
+}
+
+/// Checks a key, or a part of a joined one. The key of the address, if it is one.
+fn sole_part(text: &str, item: &Item<'_>) -> Result<Option<Key>, Error> {
+    // What follows may be the secret itself.
+    if let Some(hash) = text.strip_prefix("key:") {
+        api_key(hash, item)?;
+    }
+    let address = text.strip_prefix("ip:").filter(|address| *address != "unknown");
+    address.map(address_key).transpose().map_err(|right| item.wrong(text, args!("{right}")))
 }
 
 /// The key of an address or a network, or what to write.
