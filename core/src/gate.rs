@@ -605,6 +605,46 @@ impl<'s> Gate<'s> {
         self.settle_all(hold, Some(cost), now).await
     }
 
+    /// Corrects what a request was charged to what it took, by the [prices](Rules::price) of a model: `counts` are the numbers of each of its
+    /// units, as the model's answer has them.
+    ///
+    /// ```
+    /// use tidegate_core::gate::{Gate, Prepared, Request, Rules};
+    /// use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// # pollster::block_on(async {
+    /// let rules = Rules::parse("rules.json", r#"{
+    ///     "prices": { "gpt-large": { "input": 3, "output": 15, "cached": 1 } },
+    ///     "limits": { "tokens": { "quotas": [{ "algorithm": "fixed_window", "limit": 10000, "window_ms": 60000 }] } },
+    ///     "rules": [{ "limits": ["tokens"], "estimate": 1 }]
+    /// }"#)?;
+    /// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct))?;
+    /// let (headers, now): ([(&str, &str); 0], _) = ([], UnixMillis::new(0));
+    /// let estimate = gate.rules().price("gpt-large", &[("input", 100), ("output", 400)])?;
+    /// let request = Request::new("POST", "/chat", &headers, now).token("a-random-token").cost(estimate);
+    /// let Prepared::Pending(pending) = gate.prepare(&request) else { panic!() };
+    /// gate.decide(&pending).await;
+    /// let hold = pending.hold().expect("a token");
+    /// let settled = gate.settle_priced(&hold, "gpt-large", &[("input", 120), ("output", 40)], now).await?;
+    /// assert_eq!(settled.quotas()[0].remaining(), Some(10_000 - 960));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Rules::price`], which settle nothing, and those of [`Gate::settle`].
+    pub async fn settle_priced(
+        &self,
+        hold: &Hold,
+        model: &str,
+        counts: &[(&str, u64)],
+        now: UnixMillis,
+    ) -> Result<Decision, Error> {
+        let cost = self.rules().price(model, counts)?;
+        self.settle(hold, cost, now).await
+    }
+
     /// Gives back the slots that a request holds; see [`Settle::release`].
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! | limit by several keys at once | [`several_keys`] |
 //! | know what happens when the store dies | [`failures`] |
 //! | charge language-model tokens | [`costs`] |
+//! | process a webhook's event once | [`once`] |
 //! | wait instead of denying | [`waiting`] |
 //! | change limits | [`changes`] |
 //! | test an application | [`testing`] |
@@ -29,6 +30,8 @@ pub mod failures {}
 pub mod keys {}
 #[doc = include_str!("../docs/observing.md")]
 pub mod observing {}
+#[doc = include_str!("../docs/once.md")]
+pub mod once {}
 #[doc = include_str!("../docs/replicas.md")]
 pub mod replicas {}
 #[doc = include_str!("../docs/rules.md")]

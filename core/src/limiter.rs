@@ -10,6 +10,7 @@ mod erased;
 pub(crate) mod fallback;
 mod limiter_fn;
 mod loan;
+mod once;
 mod operation;
 #[cfg(feature = "std")]
 mod shadow;
@@ -42,7 +43,7 @@ pub use tiered::Tiered;
 
 use core::future::Future;
 
-use crate::{Decision, Error, Keys, Policy};
+use crate::{Decision, Error, Keys, Millis, Policy, UnixMillis};
 
 /// `Send` on native hosts, and no requirement on WebAssembly, where an isolate has one thread and its host's handles are not
 /// `Send`. So one [`Limiter`] trait serves both, and generic native code can move its futures between threads.
@@ -165,6 +166,43 @@ pub trait LimiterExt: Limiter {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has neither a penalty nor a block, and those of [`Limiter::apply`].
     fn block(&self, block: Block<'_>) -> impl Future<Output = Result<(), Error>> + MaybeSend {
         async move { self.apply(Operation::Block(block)).await?.done() }
+    }
+
+    /// Whether a token is used for the first time within `ttl`: true exactly once, also if many ask at once. For the events of webhooks, which are
+    /// sent again, and for tokens that may be used once. The store keeps a hash of the token.
+    ///
+    /// `namespace` is a name of what the tokens are of, 1 to 32 of the characters `a-z A-Z 0-9 - _ .` The same token in another namespace, or with another `ttl`,
+    /// is another one. See [the guide](crate::guide::once) for what an error means to a handler.
+    ///
+    /// ```
+    /// use tidegate_core::{LimiterExt, MemoryLimiter, Millis, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// # pollster::block_on(async {
+    /// let (limiter, day, now) = (MemoryLimiter::new(), Millis::from_secs(86_400), UnixMillis::new(1_800_000_000_000));
+    /// assert!(limiter.once("webhooks", "evt_1", day, now).await?);
+    /// assert!(!limiter.once("webhooks", "evt_1", day, now).await?);
+    /// assert!(limiter.once("webhooks", "evt_2", day, now).await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) for a limiter that is not [exact](Accuracy::Exact), with its accuracy.
+    /// - [`Invalid`](crate::ErrorKind::Invalid) for an empty token, a `ttl` of zero or too long, and a namespace that cannot be a name.
+    /// - Those of [`Limiter::apply`]. Then nobody knows whether the token is used: it is never true.
+    fn once(
+        &self,
+        namespace: &str,
+        token: impl AsRef<[u8]>,
+        ttl: Millis,
+        now: UnixMillis,
+    ) -> impl Future<Output = Result<bool, Error>> + MaybeSend {
+        let charge = once::charge(&self.capabilities(), namespace, token.as_ref(), ttl);
+        async move {
+            let (policy, key) = charge?;
+            Ok(self.check(Check::new(&policy, &key, now)).await?.is_allowed())
+        }
     }
 
     /// Removes what these keys have used of a policy, and their blocks. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.

@@ -190,6 +190,49 @@ export default {
   }
 });
 
+test("Workers KV cannot tell the first use of a token", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare-kv";
+import { once } from "@tidegate/edge/once";
+export default {
+  async fetch() {
+    try {
+      once((limit) => new Tidegate({ namespace: env.COUNTS, ...limit }), { name: "webhooks", ttlMs: 60_000 });
+      return new Response("made");
+    } catch ({ kind, message }) {
+      return new Response(kind + " " + message);
+    }
+  },
+};`,
+    { kvNamespaces: ["COUNTS"] },
+  );
+  const { body } = await ask("/");
+  assert.match(body, /^unsupported once: only an exact limiter can tell the first use of a token, and this one is approximate: /);
+});
+
+test("Durable Objects: of 500 uses of a token at once, one is the first", async () => {
+  const { ask } = await worker(
+    `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+import { once } from "@tidegate/edge/once";
+${exported}
+const isFirst = once((limit) => new Tidegate({ namespace: env.TIDEGATE, ...limit }), { name: "webhooks", ttlMs: 60_000 });
+export default {
+  async fetch(request) {
+    const token = new URL(request.url).searchParams.get("token");
+    return Response.json(await Promise.all(Array.from({ length: 100 }, () => isFirst(token))));
+  },
+};`,
+    OBJECT,
+  );
+  const answers = await Promise.all(Array.from({ length: 5 }, () => ask("/?token=evt_1")));
+  const all = answers.flatMap(({ body }) => JSON.parse(body));
+  assert.deepEqual(counted(all), { true: 1, false: 499 });
+});
+
 test("Durable Objects: estimates, refunds, slots and resets, and a limiter that is made in the Worker's global scope", async () => {
   const { ask } = await worker(
     `

@@ -7,6 +7,7 @@ import { addressOf, written as textOfAddress } from "../modules/core/address.js"
 import { TidegateError } from "../modules/error.js";
 import { calendarWindows } from "../modules/gate/calendar.js";
 import { limitsFromData } from "../modules/gate/limits.js";
+import { pricesOf } from "../modules/gate/rules/prices.js";
 import { Facts } from "../modules/gate/request_facts.js";
 import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find_rules.js";
@@ -83,6 +84,7 @@ const EVERYTHING = {
     org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org", limit_from: { application: "org", max: 90 } }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
     lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500, grace: 2 } },
   },
+  prices: { "gpt-large": { input: 3, output: 15, cached: 0 }, "claude/mini": { input: 1 } },
   overrides: {
     "key:2bb80d537b1da3e38bd30361aa855686": { api: { daily: 5000, "api-1": 30 }, lent: { limit: 2000 } },
     "ip:2001:db8::/56": { login: { limit: 9 }, org: { "org-2": 7 } },
@@ -244,6 +246,7 @@ const FILES = [
 
 /** What may be written in place of a value, and of a name. */
 const VALUES = [
+  ...[0.15, 2.5, 1.0e-7, 1.25e20, { input: 0.1234567890123 }, { input: 3 }],
   ...[0, 1, 7, 60000, 1.5, -1, -0.5, 256, 2 ** 51, 2 ** 51 + 1, 31536000001, true, false, null, "", [], {}, "sender", "ip", "global", "tenant", "open", "default"],
   ...[["ip", "ja4"], ["ip", "ip"], ["ja4"], ["tenant", "nobody", "ip"], "ip+ja4", "tenant+sender", "ja4", ["a".repeat(20), "ip", "b".repeat(12)]],
   ...["memory", "/a/../%62é/{x}", "/api/{id}", "/*", "/a/*/b", "/a?b", "/{a}b", "a", "/%2f/./", "/x/".repeat(33), "*.example.com", "Api.Example.com", ".a", "é\n\u202e\"\\"],
@@ -321,7 +324,11 @@ function outcome(run) {
   }
 }
 
-const rulesOf = (text) => compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
+function rulesOf(text) {
+  const rules = compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
+  pricesOf(rules.prices);
+  return rules;
+}
 const gateOf = () => new RulesGate(STORES.join("\0"), "direct", 64, false, 0);
 
 /** A policy as the reference writes it. */

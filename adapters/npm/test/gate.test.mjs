@@ -790,3 +790,20 @@ describe("middlewares take a gate", () => {
     assert.equal((await gate.check(new Request("https://example.com/"))).outcome, "allowed");
   });
 });
+
+test("the fingerprint of the TLS handshake is Cloudflare's or the application's, and no header field's", async () => {
+  const quotas = [{ algorithm: "fixed_window", limit: 5, window_ms: 60_000, by: ["ip", "ja4"] }];
+  const rules = { limits: { pair: { quotas } }, rules: [{ limits: ["pair"] }] };
+  const gate = Gate.fromRules(rules, { platform: "cloudflare", stores: { default: (limit) => new Memory(limit) } });
+  const keyOf = async (cf, options) => {
+    const request = new Request("https://example.com/", { headers: { "cf-connecting-ip": "192.0.2.1", "cf-ja4": "forged", ja4: "forged", "x-ja4": "forged" } });
+    if (cf !== undefined) Object.defineProperty(request, "cf", { value: cf });
+    return /by ip\+ja4 = (.*)/.exec(await gate.explain(request, options))[1];
+  };
+  const ja4 = "t13d1516h2_8daaf6152771_e5627efa2ab1";
+  assert.equal(await keyOf({ botManagement: { score: 9, ja4 } }), `ip:192.0.2.1%7Cja4:${ja4}`);
+  assert.equal(await keyOf({ botManagement: { ja4 } }, { ja4: "q13d" }), "ip:192.0.2.1%7Cja4:q13d");
+  for (const cf of [undefined, null, {}, { botManagement: null }, { botManagement: {} }, { botManagement: { ja4: "" } }]) {
+    assert.equal(await keyOf(cf), "ip:192.0.2.1%7Cja4:unknown");
+  }
+});

@@ -48,6 +48,7 @@ const TAKES = {
   "./gate/toml": { Gate: (more) => gateOf(entries["./gate/toml"], more) },
   "./gate/busiest": { busiest: (more) => entries["./gate/busiest"].busiest(more) },
   "./gate/usage": { usageHandler: (more) => entries["./gate/usage"].usageHandler(gate, more), nodeUsageHandler: (more) => entries["./gate/usage"].nodeUsageHandler(gate, more) },
+  "./once": { once: (more) => entries["./once"].once((limit) => new Tidegate(limit), { name: "options", ttlMs: 1_000, ...more }) },
   "./next": limits("./next"),
   "./sveltekit": limits("./sveltekit"),
   "./react-router": { limit: (more) => entries["./react-router"].limit(tidegate, () => {}, more), limitRoute: (more) => entries["./react-router"].limitRoute(tidegate, more) },
@@ -56,7 +57,7 @@ const TAKES = {
   "./node": limits("./node"),
   "./express-rate-limit": { TidegateStore: (more) => new entries["./express-rate-limit"].TidegateStore(tidegate, more) },
 };
-const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "usageOf", "Usage", "analyticsEngine", "jsonLines", "openTelemetry"];
+const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "Prices", "usageOf", "Usage", "analyticsEngine", "jsonLines", "openTelemetry"];
 
 test("whatever takes options refuses an unknown one", () => {
   for (const [entry, exported] of Object.entries(entries)) {

@@ -138,13 +138,14 @@ function quota(value: unknown, path: string): ReadyQuota {
   const ready = (Object(value) as Partial<CalendarQuota>)[READY] as ReadyQuota | undefined;
   const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
   const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
+  // A rules file has lists of names, too, which are joined before they are here.
+  if (by !== undefined) checkedName(fields.place("by"), by);
   if (ready) return { ...ready, name, by };
   const [algorithm, other] = ALGORITHMS.filter((name) => fields.get(name) !== undefined);
   if (!algorithm) throw invalid(path, `no algorithm; write ${EXAMPLE}`);
   if (other) throw invalid(fields.place(other), `a quota has one algorithm, and ${algorithm} is one; write two quotas`);
   const numbers = new Fields(fields.get(algorithm), fields.place(algorithm), NUMBERS[algorithm]);
   const [amount, span, refill]: readonly string[] = NUMBERS[algorithm];
-  const by = fields.text("by", NAME);
   const number = (name: string) => numbers.need(name, numbers.whole(name), "a whole number");
   return {
     algorithm: ALGORITHMS.indexOf(algorithm),
@@ -153,8 +154,7 @@ function quota(value: unknown, path: string): ReadyQuota {
     span: span ? number(span) : 0,
     refill: refill === RETURNS_COST ? Number(numbers.flag(refill) ?? false) : refill ? number(refill) : 0,
     name,
-    // A rules file has lists of names, too, which are joined before they are here.
-    by: by === undefined ? by : checkedName(fields.place("by"), by),
+    by,
   };
 }
 

@@ -116,6 +116,17 @@ impl Charge {
         settled
     }
 
+    /// Corrects the charge to what the request took, by the [prices](tidegate_core::gate::Rules::price) of a model in the rules file: `counts` are
+    /// the numbers of each of its units, as the model's answer has them.
+    ///
+    /// # Errors
+    /// Those of [`Rules::price`](tidegate_core::gate::Rules::price), which settle nothing and are not logged, and those of
+    /// [`settle`](Self::settle).
+    pub async fn settle_priced(&self, model: &str, counts: &[(&str, u64)]) -> Result<Decision, Error> {
+        let actual = self.0.settings.gate.rules().price(model, counts)?;
+        self.settle(actual).await
+    }
+
     /// Whether the request may hold a slot.
     pub(crate) fn may_hold(&self) -> bool {
         self.0.holds.load(Ordering::Relaxed)

@@ -79,8 +79,8 @@ export function suite(make) {
       return answer("done");
     },
     async gate(call) {
-      const { sender, tier, bot_score: botScore, keys = {}, limits, cost, token, now_ms: now } = call;
-      const options = { peer: sender.peer, subject: sender.subject, tier, botScore, keys, limits, cost, token, now };
+      const { sender, tier, bot_score: botScore, ja4, keys = {}, limits, cost, token, now_ms: now } = call;
+      const options = { peer: sender.peer, subject: sender.subject, tier, botScore, ja4, keys, limits, cost, token, now };
       const request = arrived(call);
       if (call.claims) request.headers.set(...(await signed(call)));
       return judged(await gateOf(call).check(request, options));

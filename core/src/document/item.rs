@@ -68,6 +68,15 @@ impl<'a> Item<'a> {
         text.parse().map_err(|_| self.expected("a whole number"))
     }
 
+    /// A number, `true`, `false` or `null`, as it is written.
+    #[cfg(feature = "gate")]
+    pub(crate) fn bare(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::Bare(text) => Some(text),
+            _ => None,
+        }
+    }
+
     pub(crate) fn text(&self) -> Result<&'a str, Error> {
         self.node.as_text().ok_or_else(|| self.expected("a text"))
     }

@@ -7,6 +7,7 @@ mod compiled;
 mod every_limit;
 mod find;
 mod limit_numbers;
+mod prices;
 mod store_names;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use self::compile::compile;
 pub(super) use self::every_limit::CountedLimit;
 use self::limit_numbers::{LimitFrom, Overrides};
 pub(super) use self::limit_numbers::{LimitNumber, Numbers};
+use self::prices::ModelPrices;
 use super::bytes::{self, bytes_of_fields};
 use super::dimension_names::DIMENSIONS;
 use super::file::OnFailure;
@@ -242,6 +244,8 @@ pub struct Rules {
     overrides: Overrides,
     /// The limits whose numbers the platform has.
     fixed: Vec<Box<str>>,
+    /// What the counts of each model cost.
+    prices: Vec<ModelPrices>,
     current: CurrentPolicies,
 }
 

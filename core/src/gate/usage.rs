@@ -169,7 +169,7 @@ impl<'s> Gate<'s> {
         }
         let found = rules.takes(request.limits).and_then(|()| self.questions(rules, asked, request, &sender));
         let questions = found.map_err(|error| Box::new(Refusal::failed(error)))?;
-        let lacks_address = || questions.iter().any(|question| question.keys.any(|key| *key == Key::missing_ip()));
+        let lacks_address = || questions.iter().any(|question| question.keys.any(Key::has_missing_ip));
         if self.client_ip().reads_peer() && request.peer.is_none() && lacks_address() {
             let message = "peer: the request has no address of its connection";
             return Err(Box::new(Refusal::misconfigured(Error::invalid(message))));

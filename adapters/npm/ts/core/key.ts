@@ -33,6 +33,11 @@ export function newKey(text: string): string {
   return stays(text) ? text : encoded(encoder.encode(text));
 }
 
+/** Whether a key is that of a missing address, or is made of it and others. */
+export function hasMissingIp(key: string): boolean {
+  return key.split("%7C").includes(MISSING_IP);
+}
+
 /** The key of a verified subject, an API key or an address, in this order. */
 export function senderKey(subject: string | undefined, apiKey: string | undefined, address: string | undefined): string {
   if (subject) return newKey(`sub:${subject}`);

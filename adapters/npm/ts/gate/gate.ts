@@ -1,6 +1,6 @@
 import { type Chosen, chosen, isPromised } from "../check_options.js";
 import { AddressSource } from "../core/address.js";
-import { MISSING_IP } from "../core/key.js";
+import { hasMissingIp } from "../core/key.js";
 import { type Look, undecided } from "../core/response.js";
 import { invalid, TidegateError } from "../error.js";
 import { Fields, shown } from "../fields.js";
@@ -208,6 +208,11 @@ export abstract class BaseGate extends FrontEnd {
     return this.#decider.rules.warnings;
   }
 
+  /** The table of prices of the rules, for `Prices` of `@tidegate/edge/gate/prices`, which reads it. */
+  get prices(): unknown {
+    return this.#decider.rules.prices;
+  }
+
   /** What the proposed limits of the table `stores` would have changed so far. */
   get shadows(): readonly ShadowCounts[] {
     return this.#decider.composed.flatMap(({ shadows }, place) => shadows.map(([limit, { counts }]) => ({ store: this.#stores[place]!.name, limit, ...counts })));
@@ -290,7 +295,7 @@ export abstract class BaseGate extends FrontEnd {
     const sender = await this.#senderOf(decider, facts, applied.length > 0);
     const prepared = decider.prepare(facts, applied, sender);
     if ("outcome" in prepared) return prepared;
-    const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).some((key) => key.split("%7C").includes(MISSING_IP));
+    const isUnknown = ({ check }: (typeof prepared.asks)[0]) => Object.values(check.keys as Keys).some(hasMissingIp);
     return facts.options.peer === null && this.#source.readsPeer && prepared.asks.some(isUnknown) ? misconfigured(prepared) : decider.decide(prepared);
   }
 

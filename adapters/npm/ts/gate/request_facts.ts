@@ -8,7 +8,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** What Cloudflare reports of a request. */
 interface Reported {
-  readonly cf?: { readonly botManagement?: { readonly ja4?: unknown } | null } | null;
+  readonly cf?: { readonly botManagement?: { readonly ja4?: string } | null } | null;
 }
 
 /** The parts of a request that a gate reads. */
@@ -44,8 +44,7 @@ export class Facts implements Matched {
 
   /** The fingerprint of the client's TLS handshake: the application's, or what Cloudflare reports beside the header fields. */
   get ja4(): string | undefined {
-    const reported = this.#cf?.botManagement?.ja4;
-    return this.options.ja4 ?? (typeof reported === "string" ? reported : undefined);
+    return this.options.ja4 ?? this.#cf?.botManagement?.ja4;
   }
 
   get botScore(): number | undefined {

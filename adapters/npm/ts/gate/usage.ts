@@ -1,6 +1,6 @@
 // What a sender has used of its limits, as core's `gate/usage.rs` tells it.
 
-import { MISSING_IP } from "../core/key.js";
+import { hasMissingIp } from "../core/key.js";
 import { response, type Sent, unavailable, undecided } from "../core/response.js";
 import { EACH, FROM_STORE, ORIGIN, ORIGINS, QUOTAS, UNKNOWN } from "../decision_numbers.js";
 import { needsPeer, TidegateError } from "../error.js";
@@ -166,7 +166,7 @@ async function answer(gate: BaseGate, given: () => Promise<Awaited<ReturnType<Ba
     if (refused) return new Usage([], refused);
     if (sender.isOn(decider.rules.allowed)) return new Usage([]);
     const questions = questionsOf(decider, sender);
-    const isUnknown = ({ keys }: Question) => Object.values(keys).includes(MISSING_IP);
+    const isUnknown = ({ keys }: Question) => Object.values(keys).some(hasMissingIp);
     if (facts.options.peer === null && decider.source.readsPeer && questions.some(isUnknown)) {
       return new Usage([], undecided("misconfigured", false, false), needsPeer("the platform"));
     }

@@ -1,6 +1,7 @@
 import { TidegateError } from "../error.js";
 import { calendarWindows } from "../gate/calendar.js";
 import { Numbers } from "../gate/rules/limits_from_data.js";
+import { pricesOf } from "../gate/rules/prices.js";
 import { compile } from "../gate/rules/compile.js";
 import { type FileValue, rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
@@ -25,6 +26,7 @@ export async function read(file: string, overrides?: string): Promise<RulesFile>
   // A file that cannot be read is a mistake of the command line.
   if (overrides !== undefined) textOf(overrides);
   const rules = compile(item, numbers, calendarWindows);
+  pricesOf(rules.prices);
   if (overrides !== undefined) numbers.reload(await itemOf(overrides), rules);
   return { root: item.node, rules, numbers };
 }

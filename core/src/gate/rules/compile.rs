@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::api_key::api_key;
 use super::limit_numbers::{LimitFrom, Overrides};
+use super::prices::prices;
 use super::{Rule, Rules, ValidKey};
 use crate::algorithm::MAX_UNITS;
 use crate::document::{FileText, Item};
@@ -62,6 +63,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         "stores",
         "limits",
         "overrides",
+        "prices",
         "rules",
     ])?;
     let (ignores_case, exempts_preflights) = (root.has("case_insensitive")?, root.has("exempt_preflights")?);
@@ -163,9 +165,14 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         overrides: Overrides::default(),
         fixed: Vec::new(),
         current: CurrentPolicies::default(),
+        prices: Vec::new(),
     };
-    match root.field("overrides") {
-        Some(item) => Ok(Rules { overrides: Overrides::new(rules.overrides_of(&item)?), ..rules }),
+    let rules = match root.field("overrides") {
+        Some(item) => Rules { overrides: Overrides::new(rules.overrides_of(&item)?), ..rules },
+        None => rules,
+    };
+    match root.field("prices") {
+        Some(item) => Ok(Rules { prices: prices(&item)?, ..rules }),
         None => Ok(rules),
     }
 }

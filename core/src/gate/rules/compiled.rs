@@ -32,6 +32,7 @@ impl Bytes for Rules {
             warnings,
             limits_from,
             overrides,
+            prices,
             // Known to the gate.
             fixed: _,
             // Found with requests.
@@ -54,6 +55,7 @@ impl Bytes for Rules {
         warnings.write(to);
         limits_from.write(to);
         overrides.write(to);
+        prices.write(to);
     }
 
     fn read(from: &mut BytesReader<'_>) -> Option<Self> {
@@ -81,6 +83,7 @@ impl Bytes for Rules {
             warnings: Bytes::read(from)?,
             limits_from: Bytes::read(from)?,
             overrides: Bytes::read(from)?,
+            prices: Bytes::read(from)?,
             fixed: Vec::new(),
             current: CurrentPolicies::default(),
         })

@@ -24,7 +24,7 @@ const SPREAD_MAX = 3_600_000;
 /** The longest time in which a charge can be settled. */
 const SETTLE_WITHIN_MAX = 7 * 86_400_000;
 
-const FIELDS = ["$schema", "case_insensitive", "exempt_preflights", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "overrides", "rules"];
+const FIELDS = ["$schema", "case_insensitive", "exempt_preflights", "dimensions", "api_keys", "tokens", "responses", "lists", "stores", "limits", "overrides", "prices", "rules"];
 
 const RULE_FIELDS = [
   ...["name", "host", "path", "methods", "headers", "bot_score_below", "limits", "cost", "estimate", "store"],
@@ -57,7 +57,7 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const responses = responsesOf(root.field("responses"));
   lists?.only(["allow", "deny"]);
   const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
-  const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers };
+  const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers, prices: root.field("prices") };
   const overrides = root.field("overrides");
   if (overrides && !numbers) throw overrides.invalid(NEEDS_NUMBERS);
   if (overrides) numbers!.override(overrides, compiled);

@@ -59,6 +59,8 @@ export interface Rules {
   readonly warnings: readonly string[];
   /** What gives limits other numbers than the file's. Undefined if the gate takes none. */
   readonly numbers: LimitNumbers | undefined;
+  /** The table of prices, which its reader checks. */
+  readonly prices: FileValue | undefined;
 }
 
 /** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
