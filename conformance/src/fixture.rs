@@ -11,11 +11,12 @@ mod validate;
 pub use gate::{ExpectGate, GateFixture, GateStep};
 pub use load::{Problem, load, parse, shipped};
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{ErrorKind, Policy, Rule};
+use tidegate_core::{ErrorKind, Policy, Rule, UnixMillis};
 use tidegate_guest_protocol::{Arrival, Source};
 
 use crate::json;
@@ -324,6 +325,21 @@ pub struct ExpectKey {
 }
 
 impl Fixture {
+    /// Gives each step a policy with the calendar windows of its time, as whoever checks has to.
+    pub(crate) fn find_windows(&mut self) {
+        let mut policy = self.policy.clone();
+        for step in &mut self.steps {
+            if let Some(changed) = &step.policy {
+                policy = changed.clone();
+            }
+            let now = UnixMillis::new(self.start_ms.saturating_add_signed(step.at_ms));
+            if let Cow::Owned(current) = policy.at(now) {
+                policy = current.clone();
+                step.policy = Some(current);
+            }
+        }
+    }
+
     /// Iterates over the steps with the policy that applies to each.
     pub fn steps_with_policy(&self) -> impl Iterator<Item = (usize, &Step, &Policy)> {
         let mut policy = &self.policy;

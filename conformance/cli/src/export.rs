@@ -286,7 +286,10 @@ struct Numbers<'a>(&'a Algorithm);
 
 impl fmt::Display for Numbers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [_, span_ms, refill] = self.0.parameters();
+        let [span_ms, refill] = match (self.0, self.0.parameters()) {
+            (Algorithm::CalendarWindow(rule), _) => [rule.window().get(), 0],
+            (_, [_, span_ms, refill]) => [span_ms, refill],
+        };
         write!(f, "{} of {}", self.0.name(), self.0.limit())?;
         if refill > 0 {
             write!(f, ", {refill}")?;

@@ -184,6 +184,9 @@ impl Judged<'_> {
             (_, Rule::FixedWindow(rule)) => {
                 before.at.get() / rule.window().get() != burst.at.get() / rule.window().get()
             }
+            (Rule::CalendarWindow(rule), Rule::CalendarWindow(_)) => {
+                rule.start() + rule.window() + rule.next_window() <= burst.at
+            }
             (earlier, later) => {
                 let window = earlier.window().max(later.window());
                 burst.at.since(before.at) >= *within + window + window + self.repays(&later)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_core::{Accuracy, Drift, Load, Policy, Rule, UnixMillis};
+use tidegate_core::{Accuracy, Drift, Load, Policy, Quota, Rule, UnixMillis};
 
 use super::count::Burst;
 
@@ -56,6 +56,7 @@ impl<'a> Stretch<'a> {
         for (graces, quota) in self.graces.iter_mut().zip(burst.policy.quotas()) {
             let window = match quota.rule() {
                 Rule::TokenBucket(_) => 0,
+                Rule::CalendarWindow(rule) => rule.start().get(),
                 rule => burst.at.get() / rule.window().get().max(1),
             };
             let Burst { location, evictions, .. } = *burst;
@@ -119,8 +120,11 @@ impl<'a> Stretch<'a> {
         let (first, last) = self.interval();
         let rules = || self.policies.iter().map(|policy| policy.quotas()[place].rule());
         let at_once = rules().map(|rule| rule.limit()).max().unwrap_or(0);
-        let in_time = rules().map(|rule| rule.maximum(first, last) - rule.limit()).max().unwrap_or(0);
-        at_once.saturating_add(in_time)
+        let quotas = || self.policies.iter().map(|policy| &policy.quotas()[place]);
+        let in_time = quotas().map(|quota| most(quota, first, last) - quota.rule().limit()).max().unwrap_or(0);
+        // A window lasts until its end, and the new calendar's may begin before it.
+        let changes = quotas().zip(quotas().skip(1)).filter(|(one, other)| one.calendar() != other.calendar()).count();
+        at_once.saturating_add(in_time).saturating_add(at_once.saturating_mul(changes as u64))
     }
 
     /// The most requests that these units can pay for, the cheapest first.
@@ -133,4 +137,16 @@ impl<'a> Stretch<'a> {
         }
         sum
     }
+}
+
+/// The most units that a quota admits in an interval. A rule knows two windows of its calendar, and the calendar all.
+fn most(quota: &Quota, first: UnixMillis, last: UnixMillis) -> u64 {
+    let (Rule::CalendarWindow(rule), Some(calendar)) = (quota.rule(), quota.calendar()) else {
+        return quota.rule().maximum(first, last);
+    };
+    let (mut windows, mut now) = (1u64, first);
+    while let Some([_, end, _]) = calendar.boundaries(now).filter(|[_, end, _]| *end <= last) {
+        (windows, now) = (windows + 1, end);
+    }
+    windows.saturating_mul(quota.rule().limit()).saturating_add(rule.carry_over())
 }

@@ -206,7 +206,7 @@ async fn replay_calendar(
     for (instant, call) in calls {
         // Mostly forward.
         let instant = NOW + Millis::new(*instant);
-        now = if instant.get() % 4 == 0 { instant } else { now.max(instant) };
+        now = if instant.get().is_multiple_of(4) { instant } else { now.max(instant) };
         let about = || format!("{call:?} at {now} of {by:?}");
         match *call {
             Call::Check(cost) | Call::Peek(cost) => {

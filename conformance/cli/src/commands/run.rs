@@ -42,7 +42,7 @@ A declaration for --declares; only "accuracy" is required:
     "ceiling": "limit",
     "floor": { "held": 10, "within_ms": 2000 }, "grace": 1,
     "algorithms": ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency",
-                   "penalty"],
+                   "penalty", "calendar_window"],
     "max_quotas": 8, "dimensions": "any", "costs": true, "charge_denied": true,
     "peek": true, "refund": true, "reset": true, "block": true, "idempotency": true, "round_trips": 1,
     "forgets_on_virtual_time": false, "gate": true

@@ -159,6 +159,7 @@ impl<'r> Planner<'r, '_> {
     fn refuse(&self, task: &Task) -> Result<(), String> {
         let reason = match (task.quota.dimension(), task.quota.rule()) {
             (_, Rule::Concurrency(_)) => "it limits requests in flight, and the platform counts arrivals",
+            (_, Rule::CalendarWindow(_)) => "its windows follow a calendar, and the platform's periods have one length",
             (_, Rule::Penalty(rule)) if !rule.punishes() => "it blocks by hand, which happens in Tidegate",
             (_, Rule::Penalty(_)) => "it blocks whom other quotas have denied, which happens in Tidegate",
             ("global", _) => {

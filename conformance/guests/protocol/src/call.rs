@@ -52,7 +52,10 @@ impl Call {
     /// # Errors
     /// What is wrong with the JSON, and where.
     pub fn from_body(body: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(body)
+        let call: Self = serde_json::from_slice(body)?;
+        // Calendar windows are those of the virtual time.
+        let policy = call.policy.at(UnixMillis::new(call.now_ms)).into_owned();
+        Ok(Self { policy, ..call })
     }
 
     /// Writes a request's body.
