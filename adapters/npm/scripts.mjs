@@ -4,10 +4,17 @@
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 
-/** A script without its comments and its indentation, as `bare!` in `script.rs` makes it. */
+/** A script without its comments, its indentation and what a balance needs, as `bare!` in `script.rs` makes it. */
 function bare(name) {
   const lines = readFileSync(new URL(`../redis/src/${name}.lua`, import.meta.url), "utf8").split("\n");
-  return lines.map((line) => line.replace(/^ +/, "").replace(/^--.*/, "")).join("\n");
+  const kept = [];
+  let isLeftOut = false;
+  for (const line of lines.map((line) => line.replace(/^ +/, ""))) {
+    if (line.startsWith("--+")) isLeftOut = line.startsWith("--+ balance");
+    else if (line.startsWith("--|")) kept.push(line.replace(/^--\| +/, ""));
+    else if (!isLeftOut) kept.push(line.replace(/^--.*/, ""));
+  }
+  return kept.join("\n");
 }
 
 const parts = ["numbers", "decide", "plain", "lend", "batch"].map(bare);

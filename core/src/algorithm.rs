@@ -1,5 +1,6 @@
 //! The algorithms. Each is a pure function of its state, an instant and a cost.
 
+mod balance;
 mod calendar_window;
 mod concurrency;
 mod fixed_window;
@@ -12,6 +13,7 @@ mod penalty;
 
 use alloc::format;
 
+pub use balance::{Balance, BalanceState, GrantRefusal, Lot};
 pub use calendar_window::{CalendarState, CalendarWindow};
 pub use concurrency::Concurrency;
 pub use fixed_window::{FixedWindow, WindowState};

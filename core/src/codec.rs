@@ -9,14 +9,15 @@
 //! | concurrency limit | number of slots (4), then for each: id (8), at (8), cost (8) |
 //! | calendar window | end (8), used (8), carried (8) |
 //! | penalty | violations (1), length of a block by hand (7), end of the block (8) |
+//! | balance | debt (8), number of lots (4), then for each: units (8), expiry (8) |
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algorithm::{
-    BucketState, CalendarState, Concurrency, LogEntry, MAX_UNITS, Penalty, PenaltyState, SlidingLog, SlidingState,
-    TokenBucket, WindowState,
+    Balance, BalanceState, BucketState, CalendarState, Concurrency, LogEntry, Lot, MAX_UNITS, Penalty, PenaltyState,
+    SlidingLog, SlidingState, TokenBucket, WindowState,
 };
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
@@ -78,6 +79,13 @@ impl Policy {
                 }
                 QuotaState::Calendar(CalendarState { end, used, carried }) => {
                     put(&mut out, [end.get(), *used, *carried]);
+                }
+                QuotaState::Balance(BalanceState { debt, lots }) => {
+                    put(&mut out, [*debt]);
+                    out.extend(low_u32(lots.len() as u64));
+                    for lot in lots {
+                        put(&mut out, [lot.units, lot.expires.get()]);
+                    }
                 }
             }
         }
@@ -146,6 +154,17 @@ impl Policy {
                     used: rest.u64()?,
                     carried: rest.u64()?,
                 }),
+                Rule::Balance(_) => {
+                    let (debt, count) = (rest.u64()?, rest.u32()?);
+                    if count as usize > Balance::MAX_LOTS {
+                        return Err(rest.corrupt(format_args!("{count} lots, {} at most", Balance::MAX_LOTS)));
+                    }
+                    let mut lots = Vec::new();
+                    for _ in 0..count {
+                        lots.push(Lot { units: rest.u64()?, expires: rest.instant()? });
+                    }
+                    QuotaState::Balance(BalanceState { debt, lots })
+                }
             });
         }
         let left = bytes.len() - rest.at;
@@ -190,6 +209,7 @@ impl Policy {
                 (Rule::CalendarWindow(_), QuotaState::Calendar(state)) => {
                     state.end <= latest && state.used.max(state.carried) <= MAX_UNITS
                 }
+                (Rule::Balance(_), QuotaState::Balance(state)) => balance_fits(state),
                 _ => false,
             };
             if !fits {
@@ -225,6 +245,7 @@ impl fmt::Display for Shown<'_> {
             QuotaState::Calendar(state) => {
                 write!(f, "{} used in a window until {}, {} carried into it", state.used, state.end, state.carried)
             }
+            QuotaState::Balance(state) => write!(f, "{} lots and a debt of {}", state.lots.len(), state.debt),
         }
     }
 }
@@ -251,6 +272,15 @@ fn slots_fit(slots: &[Charge], latest: UnixMillis) -> bool {
     slots.is_sorted_by(|a, b| a.at <= b.at)
         && slots.last().is_none_or(|newest| newest.at <= latest)
         && slots.iter().all(|slot| slot.cost <= MAX_UNITS)
+}
+
+fn balance_fits(state: &BalanceState) -> bool {
+    let units = state.lots.iter().try_fold(0u64, |sum, lot| sum.checked_add(lot.units));
+    state.lots.is_sorted_by(|a, b| a.expires < b.expires)
+        && state.lots.len() <= Balance::MAX_LOTS
+        && state.lots.iter().all(|lot| lot.units > 0)
+        && state.debt.max(units.unwrap_or(u64::MAX)) <= MAX_UNITS
+        && (state.debt == 0 || state.lots.is_empty())
 }
 
 fn header(rule: &Rule) -> u8 {

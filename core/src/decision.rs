@@ -132,6 +132,19 @@ impl QuotaStatus {
         remaining.map_or(Self::unknown(limit), standing)
     }
 
+    /// The same count of a balance that pays this much of a request, for stores that send or keep decisions.
+    ///
+    /// ```
+    /// use tidegate_core::QuotaStatus;
+    /// let status = QuotaStatus::new(1_000, Some(470), None).paying(30);
+    /// assert_eq!((status.remaining(), status.paid()), (Some(470), 30));
+    /// ```
+    #[must_use]
+    pub const fn paying(self, units: u64) -> Self {
+        // Time does not replenish a balance, so it has no use for the others.
+        Self(Standing { used: 0, drain: 0, lag: Millis::new(units), ..self.0 })
+    }
+
     /// Of a key that a penalty blocks.
     pub(crate) const fn blocked(wait: Millis) -> Self {
         Self(Standing { limit: 1, room: 0, unit: 1, used: wait.get(), drain: 1, lag: Millis::ZERO })
@@ -154,8 +167,14 @@ impl QuotaStatus {
         self.0.room.checked_div(self.0.unit)
     }
 
-    /// The time until the quota is completely unused, if no other request arrives. `None` for a concurrency limit, because
-    /// nobody knows when a request ends.
+    /// How much of the cost this quota paid, if it is a [balance](crate::algorithm::Balance). 0 for all others.
+    #[must_use]
+    pub const fn paid(&self) -> u64 {
+        if self.0.drain == 0 { self.0.lag.get() } else { 0 }
+    }
+
+    /// The time until the quota is completely unused, if no other request arrives. `None` for a concurrency limit and a balance,
+    /// because nobody knows when a request ends or a grant comes.
     #[must_use]
     pub fn reset_after(&self) -> Option<Millis> {
         if self.0.drain > 0 { Some(self.0.reset_after()) } else { None }
@@ -171,7 +190,8 @@ impl From<Standing> for QuotaStatus {
 /// Compares the visible values.
 impl PartialEq for QuotaStatus {
     fn eq(&self, other: &Self) -> bool {
-        (self.limit(), self.remaining(), self.reset_after()) == (other.limit(), other.remaining(), other.reset_after())
+        let visible = |one: &Self| (one.limit(), one.remaining(), one.reset_after(), one.paid());
+        visible(self) == visible(other)
     }
 }
 
@@ -340,6 +360,25 @@ impl Decision {
         if self.is_allowed() { Millis::new(self.wait) } else { Millis::ZERO }
     }
 
+    /// How much of the cost a [balance](crate::algorithm::Balance) paid; of a peek, how much it would pay. 0 unless allowed.
+    #[must_use]
+    pub fn from_balance(&self) -> u64 {
+        self.quotas.iter().map(QuotaStatus::paid).sum()
+    }
+
+    /// Sets how much the balance at `place` paid. A request that is not allowed takes nothing.
+    pub(crate) fn paid_by(self, place: usize, units: u64) -> Self {
+        let units = if self.is_allowed() { units } else { 0 };
+        let quotas = self.quotas.iter().enumerate();
+        let quotas = quotas.map(|(at, quota)| if at == place { quota.paying(units) } else { *quota }).collect();
+        Self { quotas, ..self }
+    }
+
+    /// The same with this quota as the binding one.
+    pub(crate) fn bound_by(self, place: usize) -> Self {
+        Self { binding: u8::try_from(place).unwrap_or(FEWEST), ..self }
+    }
+
     /// The instant of the decision, by the clock of the limiter that made it.
     #[must_use]
     pub const fn decided_at(&self) -> UnixMillis {
@@ -453,6 +492,7 @@ impl fmt::Debug for Decision {
             .field("binding", &self.binding_index())
             .field("retry_after", &self.retry_after())
             .field("delay", &self.delay())
+            .field("from_balance", &self.from_balance())
             .field("decided_at", &self.decided_at)
             .field("origin", &self.origin)
             .field("replay", &self.replay)

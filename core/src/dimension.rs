@@ -96,6 +96,11 @@ impl Dimension {
         self.first..self.first + self.count
     }
 
+    /// The same dimension as the first of a policy.
+    pub(crate) fn first(&self) -> Self {
+        Self { first: 0, ..self.clone() }
+    }
+
     /// The same dimension in a policy with `count` more quotas before it.
     pub(crate) fn moved_by(&self, count: usize) -> Self {
         Self { first: self.first + count, ..self.clone() }

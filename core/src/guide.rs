@@ -9,6 +9,7 @@
 //! | know what happens when the store dies | [`failures`] |
 //! | charge language-model tokens | [`costs`] |
 //! | process a webhook's event once | [`once`] |
+//! | sell credits that pay beyond a quota | [`credits`] |
 //! | wait instead of denying | [`waiting`] |
 //! | change limits | [`changes`] |
 //! | test an application | [`testing`] |
@@ -24,6 +25,8 @@ pub mod algorithms {}
 pub mod changes {}
 #[doc = include_str!("../docs/costs.md")]
 pub mod costs {}
+#[doc = include_str!("../docs/credits.md")]
+pub mod credits {}
 #[doc = include_str!("../docs/failures.md")]
 pub mod failures {}
 #[doc = include_str!("../docs/keys.md")]

@@ -330,7 +330,7 @@ fn push_policy(out: &mut String, policy: &Policy, decision: &Decision) {
         push_parameter(out, ";q=", status.limit().min(INTEGER_MAX));
         if matches!(rule, Rule::Concurrency(_)) {
             out.push_str(";qu=\"concurrent-requests\"");
-        } else {
+        } else if !matches!(rule, Rule::Balance(_)) {
             push_parameter(out, ";w=", seconds(rule.window()));
         }
     }

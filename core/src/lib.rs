@@ -9,6 +9,7 @@
 //! | quotas that decide together, by one key or several | [`Policy`] |
 //! | a request, its cost and its token, and what corrects the cost afterwards | [`Check`], [`Settle`] |
 //! | a key that an operator blocks | [`Block`] |
+//! | units that a customer has bought | [`Grant`] |
 //! | what a limiter supports, and its accuracy | [`Capabilities`], [`Accuracy`] |
 //! | a limiter that is exact within one process | [`MemoryLimiter`] |
 //! | limiters around limiters | [`DenyCache`], [`Fallback`], [`Tiered`], [`Sharded`], [`Shadow`] |
@@ -77,8 +78,8 @@ pub use headers::{ExtraFields, ResponseFields};
 pub use identity::Identity;
 pub use key::Key;
 pub use limiter::{
-    Accuracy, Block, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Idempotency,
-    Limiter, LimiterExt, Load, MaybeSend, MaybeSync, Operation, Refund, Reply, Settle, limiter_fn,
+    Accuracy, Block, Capabilities, Ceiling, ChargeId, Check, Dimensions, Drift, ErasedLimiter, Floor, Grant,
+    Idempotency, Limiter, LimiterExt, Load, MaybeSend, MaybeSync, Operation, Refund, Reply, Settle, limiter_fn,
 };
 #[cfg(feature = "std")]
 pub use limiter::{DenyCache, Fallback, Health, Shadow, ShadowCounts, Sharded, Tiered};

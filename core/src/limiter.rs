@@ -20,7 +20,7 @@ mod sharded;
 mod tiered;
 
 pub use accuracy::{Accuracy, Ceiling, Drift, Floor, Load};
-pub use call::{Block, ChargeId, Check, Idempotency, Refund, Settle};
+pub use call::{Block, ChargeId, Check, Grant, Idempotency, Refund, Settle};
 #[cfg(feature = "lending")]
 pub(crate) use capabilities::LOANS;
 pub use capabilities::{Capabilities, Dimensions};
@@ -205,7 +205,30 @@ pub trait LimiterExt: Limiter {
         }
     }
 
-    /// Removes what these keys have used of a policy, and their blocks. Requires [`Capabilities::reset`]. Answers to idempotency tokens remain.
+    /// Adds units to a balance, once for each token; see [`Grant`]. Requires [`Capabilities::grant`].
+    ///
+    /// Returns what a request of cost 0 would get now, by which the balance can be read: it is the decision of the quotas that count
+    /// by the balance's dimension, and of all quotas if the policy has a [group](Policy::group_by). If the token is remembered,
+    /// nothing changes, and [`Decision::is_replay`] is true.
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a policy without a balance, and for what [`Policy::grant`] does not take,
+    /// [`TokenReused`](crate::ErrorKind::TokenReused) if the token belongs to a grant of other units,
+    /// [`Refused`](crate::ErrorKind::Refused) if the store has no room to remember it, and those of [`Limiter::apply`]. Nothing is granted
+    /// then, or, after a [`Timeout`](crate::ErrorKind::Timeout), at most once: repeat it with the same token.
+    fn grant(&self, grant: Grant<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
+        async move {
+            let policy = grant.policy;
+            let own =
+                if policy.dimensions().len() > 1 && policy.group().is_none() { policy.of_balance() } else { None };
+            let Some(own) = own else { return self.apply(Operation::Grant(grant)).await?.decision() };
+            let keys = Keys::from(grant.keys.of(&own.dimensions()[0])?);
+            self.apply(Operation::Grant(Grant { policy: &own, keys, ..grant })).await?.decision()
+        }
+    }
+
+    /// Removes what these keys have used of a policy, and their blocks. What a balance has stays. Requires [`Capabilities::reset`].
+    /// Answers to idempotency tokens remain.
     ///
     /// # Errors
     /// As [`Limiter::apply`].

@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Block, Capabilities, Check, Limiter, Operation, Refund, Reply, Settle};
+use crate::limiter::{Block, Capabilities, Check, Grant, Limiter, Operation, Refund, Reply, Settle};
 use crate::{Decision, Dimension, Error, ErrorKind, Key, Keys, Policy, UnixMillis};
 
 use self::full::Full;
@@ -67,7 +67,12 @@ pub use self::full::WhenFull;
 /// tokens that hold slots. When a shard's answers are full, the ones that were settled first make room, and a retry of their
 /// checks is decided anew. If none is settled or has expired, a check with a new token is decided and charged like any other,
 /// its retry is charged again, and it cannot be settled. A check that would take a slot is not: it fails with
-/// [`Refused`](crate::ErrorKind::Refused) and charges nothing, because nobody could release the slot.
+/// [`Refused`](crate::ErrorKind::Refused) and charges nothing, because nobody could release the slot. As many tokens of grants are
+/// remembered, none makes room, and a further grant is [`Refused`](crate::ErrorKind::Refused), because it could be made twice.
+///
+/// # Balances
+/// A [balance](crate::algorithm::Balance) lasts as long as the process. A key with one is never forgotten, and keeps its state until
+/// what it has left expires, without an end if it does not. For money, count in a store that keeps it, such as Redis.
 ///
 /// # Time
 /// Time is the caller's. Callers whose clocks differ by `d` are treated like one caller whose clock steps back by `d`.
@@ -316,7 +321,7 @@ impl Default for MemoryLimiter {
 
 impl Limiter for MemoryLimiter {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.round_trips(0)
+        Capabilities::EXACT.grant(true).round_trips(0)
     }
 
     #[inline]
@@ -340,7 +345,9 @@ impl MemoryLimiter {
                 let (row, shard) = self.shard(check.policy, check.keys)?;
                 Ok(shard.peek(row, &check, self.bounds()).into())
             }
-            Operation::Refund(Refund { policy, keys, cost, charged_at, now }) => {
+            Operation::Refund(refund) => {
+                refund.verify()?;
+                let Refund { policy, keys, cost, charged_at, now } = refund;
                 let (row, mut shard) = self.shard(policy, keys)?;
                 // It gives no key a state.
                 shard.correct(row, policy, now, self.bounds(), None, |state| {
@@ -350,11 +357,12 @@ impl MemoryLimiter {
             }
             Operation::Settle(settle) => self.settle_one(&settle).map(Reply::from),
             Operation::Block(block) => self.block_one(&block).map(Reply::from),
+            Operation::Grant(grant) => self.grant_one(&grant).map(Reply::from),
             // The answers to the key's idempotency tokens stay. A key that shares a state, because the shard is full, is not reset:
             // that would reset the others.
             Operation::Reset { policy, keys } => {
                 let (row, mut shard) = self.shard(policy, keys)?;
-                shard.reset(row.own);
+                shard.reset(row.own, policy, 0..policy.quotas().len());
                 Ok(Reply::Done)
             }
             _ => Err(operation.unsupported()),
@@ -368,11 +376,38 @@ impl MemoryLimiter {
         let bounds = self.bounds();
         let room = shard.room_for(row, now, bounds, &[])?;
         let charge = shard.take_charge(self.token(row.own, settle.token), settle, bounds)?;
+        let replayed = charge.is_none();
         if let Some(charge) = charge {
+            let (charge, paid) = charge;
             let actual = settle.cost.unwrap_or(charge.cost);
-            shard.correct(row, policy, now, bounds, room, |state| policy.settle(state, &charge, now, actual));
+            shard.correct(row, policy, now, bounds, room, |state| {
+                policy.settle_paid(state, &charge, &paid, now, actual)
+            });
         }
-        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), bounds).replayed(charge.is_none()))
+        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), bounds).replayed(replayed))
+    }
+
+    /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that gets no state of its own, because the shard is full: strangers
+    /// would spend what is granted to a shared one.
+    fn grant_one(&self, grant: &Grant<'_>) -> Result<Decision, Error> {
+        grant.verify()?;
+        let Grant { policy, keys, now, .. } = *grant;
+        let (row, mut shard) = self.shard(policy, keys)?;
+        let (bounds, token) = (self.bounds(), self.token(row.own, grant.token));
+        let replayed = shard.was_granted(token, grant)?;
+        if !replayed {
+            if shard.would_share(row, bounds) {
+                return Err(no_own_state("a grant"));
+            }
+            shard.has_room_for_grant(grant, bounds)?;
+            let room = shard.room_for(row, now, bounds, &[])?;
+            let mut state = shard.state(row, bounds).unwrap_or_else(|| policy.initial_state());
+            policy.grant(&mut state, grant.units, grant.expires, now)?;
+            let lasts = policy.expires_after(&state, now);
+            shard.store(row, state, policy, now, lasts, bounds, room);
+            shard.remember_grant(token, grant);
+        }
+        Ok(shard.peek(row, &Check::new(policy, keys, now).cost(0), bounds).replayed(replayed))
     }
 
     /// Fails with [`Refused`](crate::ErrorKind::Refused) for a key that gets no state of its own, because the shard is full: to block a shared
@@ -383,7 +418,7 @@ impl MemoryLimiter {
         let (row, mut shard) = self.shard(policy, keys)?;
         let bounds = self.bounds();
         if shard.would_share(row, bounds) {
-            return Err(no_own_state());
+            return Err(no_own_state("a block"));
         }
         let room = shard.room_for(row, now, bounds, &[])?;
         shard.correct(row, policy, now, bounds, room, |state| policy.block(state, now, span));
@@ -391,9 +426,10 @@ impl MemoryLimiter {
     }
 }
 
-fn no_own_state() -> Error {
-    let message = "the memory limiter is full, and a block would be of all keys that share a state; raise \
-                   `MemoryLimiter::max_keys`";
+fn no_own_state(what: &str) -> Error {
+    let message = std::format!(
+        "the memory limiter is full, and {what} would be of all keys that share a state; raise `MemoryLimiter::max_keys`"
+    );
     Error::new(ErrorKind::Refused, message)
 }
 

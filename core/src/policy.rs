@@ -81,6 +81,8 @@ pub struct Policy {
     has_slots: bool,
     /// Until when its calendar windows are known.
     known_until: UnixMillis,
+    /// The place of the balance.
+    balance: Option<usize>,
     id: Box<str>,
     /// The longest time that any charge has an effect.
     #[cfg(feature = "std")]
@@ -99,7 +101,9 @@ impl Policy {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, a policy name that
     /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`, a penalty without another quota of its dimension, two penalties
-    /// of one dimension, two concurrency limits that return the cost, and one of them in a policy of several dimensions.
+    /// of one dimension, two concurrency limits that return the cost, and one of them in a policy of several dimensions, two balances, a
+    /// balance beside a concurrency limit that returns the cost, and a balance that covers but does not come right after a
+    /// fixed window or a token bucket of its dimension.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         Self::of(name, quotas.into_iter().collect())
     }
@@ -125,6 +129,7 @@ impl Policy {
                 )));
             }
             fits_beside(&quotas, place)?;
+            balance_fits_beside(&quotas, place)?;
         }
         let mut in_order = Vec::with_capacity(count);
         for quota in quotas {
@@ -152,6 +157,7 @@ impl Policy {
             charge_denied: false,
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             known_until: known_until(&quotas),
+            balance: quotas.iter().position(is_balance),
             quotas: quotas.into(),
             id: id.into(),
         })
@@ -165,8 +171,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for no policy or one that occurs twice, more than eight quotas, two quotas of one
-    /// name, policies of which only some charge denials, one with a [group](Self::group_by), and a concurrency limit that returns
-    /// the cost.
+    /// name, policies of which only some charge denials, one with a [group](Self::group_by), a concurrency limit that returns
+    /// the cost, and two balances.
     ///
     /// ```
     /// use tidegate_core::{Check, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -223,12 +229,18 @@ impl Policy {
         if quotas.iter().any(returns_cost) {
             return Err(Error::invalid("policies: returns_cost needs a policy of its own; leave it out"));
         }
+        if quotas.iter().filter(|quota| is_balance(quota)).count() > 1 {
+            return Err(Error::invalid(format!(
+                "policies: {names} have a balance each, and one balance pays for a request; leave one out"
+            )));
+        }
         let mut dimensions = self.dimensions.into_vec();
         dimensions.extend(other.dimensions.iter().map(|dimension| dimension.moved_by(first)));
         Ok(Self {
             name: [&self.name, "+", &other.name].concat().into(),
             id: [&self.id, "+", &other.id].concat().into(),
             known_until: self.known_until.min(other.known_until),
+            balance: quotas.iter().position(is_balance),
             quotas: quotas.into(),
             dimensions: dimensions.into(),
             group: None,
@@ -368,11 +380,22 @@ impl Policy {
     /// Whether a request of this cost fits into the unused quotas.
     #[cfg(feature = "std")]
     pub(crate) fn can_hold(&self, cost: u64) -> bool {
-        self.quotas.iter().all(|quota| match quota.rule() {
+        self.quotas.iter().enumerate().all(|(place, quota)| match quota.rule() {
             // One request takes one slot, whatever it costs.
             Rule::Concurrency(_) | Rule::Penalty(_) => true,
-            rule => cost <= rule.limit(),
+            // What it covers has its limit, too.
+            Rule::Balance(rule) if rule.covers() => true,
+            rule => cost <= rule.limit() + self.covered_by(place),
         })
+    }
+
+    /// The most that a balance adds to the limit of the quota at `place`.
+    #[cfg(feature = "std")]
+    fn covered_by(&self, place: usize) -> u64 {
+        match self.quotas.get(place + 1).map(Quota::rule) {
+            Some(Rule::Balance(rule)) if rule.covers() => rule.max(),
+            _ => 0,
+        }
     }
 
     /// Whether one key selects where all is stored.
@@ -433,6 +456,37 @@ impl Policy {
         self.has_slots
     }
 
+    /// Whether a quota is a [balance](crate::algorithm::Balance), to which units can be [granted](Policy::grant).
+    #[must_use]
+    pub const fn has_balance(&self) -> bool {
+        self.balance.is_some()
+    }
+
+    pub(crate) const fn balance_place(&self) -> Option<usize> {
+        self.balance
+    }
+
+    /// The policy of the balance's dimension alone, which has the same stored state. `None` without a balance.
+    pub(crate) fn of_balance(&self) -> Option<Self> {
+        let place = self.balance?;
+        let dimension = self.dimensions.iter().find(|dimension| dimension.quotas().contains(&place))?;
+        let (first, quotas) = (dimension.quotas().start, &self.quotas[dimension.quotas()]);
+        Some(Self {
+            balance: Some(place - first),
+            has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
+            quotas: quotas.into(),
+            id: dimension.id().into(),
+            dimensions: Box::new([dimension.first()]),
+            group: None,
+            ..self.clone()
+        })
+    }
+
+    /// The error of a grant by a policy without a balance.
+    pub(crate) fn no_balance(&self) -> Error {
+        Error::invalid(format!("grant: the policy {} has no balance; add a quota of this kind", Quoted(&self.name)))
+    }
+
     /// The longest lifetime of a slot.
     pub(crate) fn longest_slot(&self) -> Millis {
         let slots = self.quotas.iter().filter(|quota| matches!(quota.rule(), Rule::Concurrency(_)));
@@ -461,6 +515,42 @@ fn returns_cost(quota: &Quota) -> bool {
 
 fn is_penalty(quota: &Quota) -> bool {
     matches!(quota.rule(), Rule::Penalty(_))
+}
+
+fn is_balance(quota: &Quota) -> bool {
+    matches!(quota.rule(), Rule::Balance(_))
+}
+
+/// The quotas that a balance can cover: what they admit is a number of units that only grows with time.
+const COVERABLE: &[&str] = &["fixed_window", "token_bucket"];
+
+/// Checks a balance: it knows what it pays only if there is no other, and only a quota with a count leaves an excess.
+fn balance_fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
+    let quota = &quotas[place];
+    let Rule::Balance(rule) = quota.rule() else { return Ok(()) };
+    if let Some(first) = quotas[..place].iter().position(is_balance) {
+        return Err(Error::invalid(format!(
+            "quotas[{place}]: quotas[{first}] is a balance already, and one balance pays for a request; leave one out"
+        )));
+    }
+    if let Some(slots) = quotas.iter().position(returns_cost) {
+        return Err(Error::invalid(format!(
+            "quotas[{slots}].returns_cost: a slot does not remember what the balance paid; leave this out"
+        )));
+    }
+    if !rule.covers() {
+        return Ok(());
+    }
+    let mut before = quotas[..place].iter().rev();
+    let before = before.find(|other| other.dimension() == quota.dimension() && !is_penalty(other));
+    match before.map(|other| other.rule().name()) {
+        Some(name) if COVERABLE.contains(&name) => Ok(()),
+        found => Err(Error::invalid(format!(
+            "quotas[{place}].covers: before it in its dimension is {}; write a {} there, or leave this out",
+            found.map_or("no quota".into(), |name| format!("a {name}")),
+            COVERABLE.join(" or a ")
+        ))),
+    }
 }
 
 /// Checks the quotas that depend on others.

@@ -1,19 +1,23 @@
 //! A policy's state, and the step in which all its quotas decide.
 
+mod payment;
 mod rule;
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use self::payment::Split;
 use self::rule::charge_all;
 #[cfg(feature = "std")]
 pub(crate) use self::rule::decide_alone;
 
-use crate::algorithm::{BucketState, CalendarState, LogEntry, PenaltyState, SlidingState, Step, WindowState};
+use crate::algorithm::{
+    BalanceState, BucketState, CalendarState, LogEntry, Lot, PenaltyState, SlidingState, Step, WindowState,
+};
 use crate::decision::{Decision, Status};
 use crate::limiter::ChargeId;
 use crate::policy::Policy;
-use crate::quota::{Quota, Rule};
+use crate::quota::Rule;
 use crate::{Millis, UnixMillis};
 
 /// One quota's state.
@@ -47,6 +51,8 @@ pub enum QuotaState {
     Penalty(PenaltyState),
     /// A calendar window.
     Calendar(CalendarState),
+    /// A balance.
+    Balance(BalanceState),
 }
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
@@ -173,39 +179,40 @@ impl Policy {
         if !cfg!(target_arch = "wasm32")
             && let Some(delay) = charge_all(self.quotas(), &mut state.0, now, cost)
         {
-            return self.explain(state, now, &Answer { delay, ..Answer::ALLOWED });
+            return self.explain(state, now, &Answer { delay, ..Answer::ALLOWED }, None);
         }
         self.move_back(state, now);
         self.return_expired(state, now);
-        let mut answer = self.ask(state, now, cost);
+        let split = self.split(state, now, cost);
+        let mut answer = self.ask(state, now, cost, split);
         let charged_denial = self.charges_denied() && answer.status == Status::Denied;
         let punished = answer.status == Status::Denied && self.punish(state, now, cost);
         if answer.status == Status::Allowed || charged_denial {
-            for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
-                // A denied request does not run, and holds no slot.
-                if !(charged_denial && matches!(quota.rule(), Rule::Concurrency(_))) {
-                    quota.rule().charge(state, now, cost, id);
+            for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter_mut()).enumerate() {
+                // A denied request does not run: it holds no slot, and takes nothing from a balance.
+                if !(charged_denial && matches!(quota.rule(), Rule::Concurrency(_) | Rule::Balance(_))) {
+                    quota.rule().charge(state, now, Split::part(split, place, cost), id);
                 }
             }
         }
         if charged_denial || punished {
             // The wait includes what was just charged, and the block.
-            answer = self.ask(state, now, cost);
+            answer = self.ask(state, now, cost, self.split(state, now, cost));
         }
-        self.explain(state, now, &answer)
+        self.explain(state, now, &answer, split)
     }
 
     /// Counts a violation in each dimension that denies the request. Returns whether there was one.
     fn punish(&self, state: &mut PolicyState, now: UnixMillis, cost: u64) -> bool {
-        let mut punished = false;
+        let (mut punished, split) = (false, self.split(state, now, cost));
         for dimension in self.dimensions() {
-            let (quotas, states) = (&self.quotas()[dimension.quotas()], &mut state.0[dimension.quotas()]);
-            let ([counted @ .., last], [counts @ .., penalty]) = (quotas, states) else { continue };
-            let (Rule::Penalty(rule), QuotaState::Penalty(penalty)) = (last.rule(), penalty) else { continue };
-            let denies = |(quota, state): (&Quota, &QuotaState)| {
-                !matches!(quota.rule().ask(state, now, cost), Step::Admitted { .. })
-            };
-            if counted.iter().zip(counts.iter()).any(denies) {
+            let Some(last) = dimension.quotas().last() else { continue };
+            let Rule::Penalty(rule) = self.quotas()[last].rule() else { continue };
+            let mut counted = dimension.quotas().filter(|place| *place != last);
+            let is_denied =
+                counted.any(|place| !matches!(self.ask_part(place, state, now, cost, split), Step::Admitted { .. }));
+            let Some(QuotaState::Penalty(penalty)) = state.0.get_mut(last) else { continue };
+            if is_denied {
                 let before = *penalty;
                 rule.violate(penalty, now);
                 punished |= *penalty != before;
@@ -235,11 +242,13 @@ impl Policy {
         let mut state = state.clone();
         self.move_back(&mut state, now);
         self.return_expired(&mut state, now);
-        self.explain(&state, now, &self.ask(&state, now, cost))
+        let split = self.split(&state, now, cost);
+        self.explain(&state, now, &self.ask(&state, now, cost, split), split)
     }
 
     /// Returns `cost` that was charged at `charged_at` to each quota, less what time has replenished since. A window that
-    /// has passed takes no refund, and no quota falls below unused.
+    /// has passed takes no refund, and no quota falls below unused. A balance takes none, either: only
+    /// [`Policy::settle_paid`] knows what it paid.
     ///
     /// ```
     /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
@@ -281,6 +290,15 @@ impl Policy {
     /// # }
     /// ```
     pub fn settle(&self, state: &mut PolicyState, charge: &Charge, now: UnixMillis, actual: u64) {
+        self.settle_paid(state, charge, &[], now, actual);
+    }
+
+    /// The same of a charge of which a [balance](crate::algorithm::Balance) paid a part: `paid` is what [`Policy::paid`] returned.
+    ///
+    /// What the request cost less goes back to the balance first, up to what it paid, to the lots that paid it: nothing expires later
+    /// than it would have, and what has expired since is lost. What it cost more is charged as a request is: to the quota
+    /// that the balance covers as far as it admits it, then to the balance. The rest is the balance's debt.
+    pub fn settle_paid(&self, state: &mut PolicyState, charge: &Charge, paid: &[Lot], now: UnixMillis, actual: u64) {
         self.move_back(state, now);
         self.return_expired(state, now);
         let mut charged = charge.cost;
@@ -294,11 +312,9 @@ impl Policy {
             }
         }
         if actual <= charged {
-            return self.refund(state, charge.at, now, charged - actual);
+            return self.give_back(state, charge.at, paid, now, charged - actual);
         }
-        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
-            quota.rule().overdraw(state, now, actual - charged);
-        }
+        self.overdraw_all(state, now, actual - charged);
     }
 
     /// Charges units that were admitted already, also beyond the limit.
@@ -307,9 +323,7 @@ impl Policy {
             return;
         }
         self.move_back(state, now);
-        for (quota, state) in self.quotas().iter().zip(state.0.iter_mut()) {
-            quota.rule().overdraw(state, now, units);
-        }
+        self.overdraw_all(state, now, units);
     }
 
     /// Blocks a key by hand: every [penalty](crate::algorithm::Penalty) of the policy denies its requests until `span` after `now`,
@@ -395,7 +409,7 @@ impl Policy {
     pub(crate) fn single_rule(&self) -> Option<&Rule> {
         match self.quotas() {
             [quota] => match quota.rule() {
-                Rule::Concurrency(_) | Rule::Penalty(_) => None,
+                Rule::Concurrency(_) | Rule::Penalty(_) | Rule::Balance(_) => None,
                 rule if !self.charges_denied() => Some(rule),
                 _ => None,
             },
@@ -404,10 +418,10 @@ impl Policy {
     }
 
     #[inline]
-    fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64) -> Answer {
+    fn ask(&self, state: &PolicyState, now: UnixMillis, cost: u64, split: Option<Split>) -> Answer {
         let mut answer = Answer::ALLOWED;
-        for (place, (quota, state)) in self.quotas().iter().zip(state.0.iter()).enumerate() {
-            match quota.rule().ask(state, now, cost) {
+        for place in 0..self.quotas().len() {
+            match self.ask_part(place, state, now, cost, split) {
                 Step::Admitted { delay } => answer.delay = answer.delay.max(delay),
                 Step::Denied { retry_after } if answer.status != Status::NeverAdmissible => {
                     answer.status = Status::Denied;
@@ -437,9 +451,13 @@ impl Policy {
         answer
     }
 
-    fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer) -> Decision {
+    fn explain(&self, state: &PolicyState, now: UnixMillis, answer: &Answer, split: Option<Split>) -> Decision {
         let quotas = self.quotas().iter().zip(state.0.iter());
         let quotas = quotas.map(|(quota, state)| quota.rule().status(state, now)).collect();
-        Decision::new(answer.status.step(answer.delay, answer.retry_after), quotas, answer.binding, now)
+        let decision = Decision::new(answer.status.step(answer.delay, answer.retry_after), quotas, answer.binding, now);
+        match split {
+            Some(split) => self.told(decision, split, answer.binding),
+            None => decision,
+        }
     }
 }

@@ -5,7 +5,8 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::algorithm::{
-    Algorithm, CalendarWindow, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow, TokenBucket,
+    Algorithm, Balance, CalendarWindow, Concurrency, FixedWindow, LeakyBucket, Penalty, SlidingLog, SlidingWindow,
+    TokenBucket,
 };
 #[cfg(feature = "calendar")]
 use crate::calendar::Calendar;
@@ -32,6 +33,8 @@ pub enum Rule {
     Penalty(Penalty),
     /// See [`CalendarWindow`].
     CalendarWindow(CalendarWindow),
+    /// See [`Balance`].
+    Balance(Balance),
 }
 
 impl Rule {
@@ -55,6 +58,7 @@ impl Rule {
             Self::Penalty(rule) if !rule.punishes() => "block",
             Self::Penalty(_) => "penalty",
             Self::CalendarWindow(_) => "calendar_window",
+            Self::Balance(_) => "balance",
         }
     }
 
@@ -76,6 +80,7 @@ impl Rule {
             Self::Concurrency(_) => "cc",
             Self::Penalty(_) => "pn",
             Self::CalendarWindow(_) => "cw",
+            Self::Balance(_) => "ba",
         }
     }
 
@@ -91,13 +96,15 @@ impl Rule {
             Self::Concurrency(_) => 6,
             Self::Penalty(_) => 7,
             Self::CalendarWindow(_) => 8,
+            Self::Balance(_) => 9,
         }
     }
 
     /// The parameters as numbers, for stores that send them: the limit or capacity, the window or refill period in
     /// milliseconds, and the refill of a bucket. The refill of a window is 0. For a concurrency limit: the limit, the lifetime,
     /// and 1 if it returns the cost. For a penalty: the cap, the base, and the factor. For a calendar window, with times in
-    /// minutes: the limit, `start * 2^20 + first length`, and `carry_over * 2^20 + next length`.
+    /// minutes: the limit, `start * 2^20 + first length`, and `carry_over * 2^20 + next length`. For a balance: its most, 0, and 1
+    /// if it covers another quota.
     #[must_use]
     pub fn parameters(&self) -> [u64; 3] {
         let bucket = |bucket: &TokenBucket| [bucket.capacity(), bucket.per().get(), bucket.refill()];
@@ -110,11 +117,13 @@ impl Rule {
             Self::Concurrency(rule) => [rule.limit(), rule.lifetime().get(), u64::from(rule.returns())],
             Self::Penalty(rule) => [rule.cap().get(), rule.base().get(), rule.factor()],
             Self::CalendarWindow(rule) => rule.parameters(),
+            // The second is part of the stored state's name, and whether it covers is not.
+            Self::Balance(rule) => [rule.max(), 0, u64::from(rule.covers())],
         }
     }
 
     /// The largest number of units that can be admitted at once: a window's limit or a bucket's capacity. For a concurrency
-    /// limit, the requests in flight. 1 for a penalty, which admits or blocks.
+    /// limit, the requests in flight. 1 for a penalty, which admits or blocks. What a balance can hold.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -126,6 +135,7 @@ impl Rule {
             Self::Concurrency(rule) => rule.limit(),
             Self::Penalty(rule) => rule.limit(),
             Self::CalendarWindow(rule) => rule.limit(),
+            Self::Balance(rule) => rule.limit(),
         }
     }
 
@@ -148,11 +158,12 @@ impl Rule {
             Self::Concurrency(rule) => rule.maximum(first, last),
             Self::Penalty(rule) => rule.maximum(first, last),
             Self::CalendarWindow(rule) => rule.maximum(first, last),
+            Self::Balance(rule) => rule.maximum(first, last),
         }
     }
 
     /// The time to which the limit refers: a window's length, or the time in which an empty bucket refills, rounded up. The
-    /// lifetime of a concurrency limit's slots, the cap of a penalty, and the first window of a calendar.
+    /// lifetime of a concurrency limit's slots, the cap of a penalty, and the first window of a calendar. Zero for a balance.
     ///
     /// ```
     /// use tidegate_core::{Millis, Quota};
@@ -172,6 +183,7 @@ impl Rule {
             Self::Concurrency(rule) => rule.lifetime(),
             Self::Penalty(rule) => rule.cap(),
             Self::CalendarWindow(rule) => rule.window(),
+            Self::Balance(_) => Millis::ZERO,
         }
     }
 
@@ -297,6 +309,26 @@ impl Quota {
         Ok(Self { calendar: Some(calendar.clone().into()), ..Rule::CalendarWindow(rule).into() })
     }
 
+    /// Admits what was granted, up to `max` at a time. See [`Balance`].
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a zero, or a number above [`MAX_UNITS`](crate::algorithm::MAX_UNITS).
+    pub fn balance(max: u64) -> Result<Self, Error> {
+        Balance::new(max).map(|rule| Rule::Balance(rule).into())
+    }
+
+    /// The same balance, which pays only what the quota before it does not admit. See [`Balance::covers_excess`].
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a quota that is no balance.
+    pub fn covers_excess(mut self) -> Result<Self, Error> {
+        let Rule::Balance(rule) = self.rule else {
+            return Err(Error::invalid(format!("covers: a {} pays nothing; write a balance", self.rule.name())));
+        };
+        self.rule = Rule::Balance(rule.covers_excess(true));
+        Ok(self)
+    }
+
     /// The quota whose algorithm has this [number](Rule::number) and these [parameters](Rule::parameters).
     ///
     /// # Errors
@@ -315,7 +347,8 @@ impl Quota {
             8 => {
                 CalendarWindow::from_parameters([limit, span.get(), last]).map(|rule| Rule::CalendarWindow(rule).into())
             }
-            _ => Err(Error::invalid(format!("quota: no algorithm has the number {number}; write 1 to 8"))),
+            9 => Balance::new(limit).map(|rule| Rule::Balance(rule.covers_excess(last == 1)).into()),
+            _ => Err(Error::invalid(format!("quota: no algorithm has the number {number}; write 1 to 9"))),
         }
     }
 
@@ -398,6 +431,10 @@ impl Quota {
     pub fn with_limit(&self, limit: u64) -> Result<Self, Error> {
         let rule = match &self.rule {
             Rule::Penalty(_) => return Ok(self.clone()),
+            Rule::Balance(rule) => {
+                let changed = Balance::new(limit)?.covers_excess(rule.covers());
+                return Ok(Self { rule: Rule::Balance(changed), ..self.clone() });
+            }
             Rule::Concurrency(rule) => {
                 let changed = Concurrency::new(limit, rule.lifetime())?.returns_cost(rule.returns());
                 return Ok(Self { rule: Rule::Concurrency(changed), ..self.clone() });
@@ -457,7 +494,8 @@ impl Quota {
         let rule = match &self.rule {
             Rule::TokenBucket(rule) => bucket(rule, Self::token_bucket)?.rule,
             Rule::LeakyBucket(rule) => bucket(rule.bucket(), Self::leaky_bucket)?.rule,
-            Rule::Penalty(_) => return Some(self.clone()),
+            // What is granted is in the store, and a share of it would be nothing.
+            Rule::Penalty(_) | Rule::Balance(_) => return Some(self.clone()),
             _ => return self.with_limit(scaled(self.rule.limit())).ok(),
         };
         Some(Self { rule, ..self.clone() })

@@ -135,6 +135,9 @@ function read(value: unknown): ReadyPolicy {
 
 function quota(value: unknown, path: string): ReadyQuota {
   if (typeof value === "string") return parsed(value, path);
+  if (Object(value) === value && Object.hasOwn(value as object, "balance")) {
+    throw invalid(`${path}.balance`, "not supported by this package yet; count by a balance in a service in Rust");
+  }
   const ready = (Object(value) as Partial<CalendarQuota>)[READY] as ReadyQuota | undefined;
   const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
   const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];

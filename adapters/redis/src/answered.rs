@@ -1,5 +1,6 @@
 //! Maps errors that the server returned to the core's kinds, for every transport.
 
+use tidegate_core::algorithm::GrantRefusal;
 use tidegate_core::{Error, ErrorKind};
 
 /// Maps an error by its text.
@@ -20,6 +21,7 @@ pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
     match code {
         "REUSED" => return Error::token_reused(),
         "UNKNOWN" => return Error::unknown_charge(),
+        "GRANT" => return not_granted(detail),
         _ => {}
     }
     let kind = kind_of(code, detail);
@@ -31,6 +33,15 @@ pub(crate) fn answered(code: &str, detail: &str, key: &str) -> Error {
         _ => format!("redis: the server answered {code} {detail}; nothing was charged"),
     };
     Error::new(kind, message)
+}
+
+/// Why a balance took no grant.
+fn not_granted(detail: &str) -> Error {
+    match detail.split_once(' ') {
+        Some(("room", room)) => GrantRefusal::PassesMax(room.parse().unwrap_or_default()).error(),
+        _ if detail == "lots" => GrantRefusal::TooManyLots.error(),
+        _ => GrantRefusal::HasExpired.error(),
+    }
 }
 
 /// The kind for the error's first word (<https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>).

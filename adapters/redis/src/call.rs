@@ -7,7 +7,7 @@ use tidegate_core::store::Applied;
 use tidegate_core::{ChargeId, Check, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Operation, Rule, Settle, UnixMillis};
 
 use crate::answered;
-use crate::names::{once_key, state_keys};
+use crate::names::{grant_key, once_key, state_keys};
 use crate::script::Script;
 use crate::settings::Clock;
 use crate::state;
@@ -42,11 +42,18 @@ impl<'a> Call<'a> {
             Operation::Refund(_) => "r",
             Operation::Settle(_) => "s",
             Operation::Block(_) => "b",
+            Operation::Grant(_) => "g",
             // A token is ignored.
             Operation::Lend(mut check, asked) => {
                 (question, check.idempotency) = (Some(*asked), None);
                 operation = Operation::Check(check);
                 "c"
+            }
+            // A balance is not lent, and stays.
+            Operation::Reset { policy, keys } if policy.has_balance() => {
+                operation = Operation::Peek(Check::new(policy, keys, UnixMillis::new(0)).cost(0));
+                (clock, ttl_min) = (Clock::Caller, Millis::ZERO);
+                "k"
             }
             // What is lent stays charged.
             Operation::Reset { policy, keys } => {
@@ -62,7 +69,10 @@ impl<'a> Call<'a> {
             Operation::Settle(settle) => Some(settle.token),
             _ => None,
         };
-        let once = token.map(|token| once_key(&names, token));
+        let once = match operation {
+            Operation::Grant(grant) => Some(grant_key(&names, grant.token)),
+            _ => token.map(|token| once_key(&names, token)),
+        };
         Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once, question })
     }
 
@@ -72,6 +82,7 @@ impl<'a> Call<'a> {
         match self.mode {
             "x" => Script::Lending,
             _ if self.question.is_some() => Script::Lending,
+            _ if self.operation.policy().has_balance() => Script::Balance,
             _ if self.is_plain() => Script::Plain,
             _ => Script::General,
         }
@@ -121,7 +132,7 @@ impl<'a> Call<'a> {
         }
         match script {
             Script::Plain => self.give_plain(&mut number, &mut give),
-            Script::General => self.give_general(&mut number, &mut give),
+            Script::General | Script::Balance => self.give_general(&mut number, &mut give),
             Script::Lending => {
                 give(&self.question.map(asked).unwrap_or_default());
                 self.give_general(&mut number, &mut give);
@@ -162,6 +173,7 @@ impl<'a> Call<'a> {
             Operation::Settle(Settle { cost: None, .. }) => give("-"),
             Operation::Settle(Settle { cost: Some(cost), .. }) => number(cost, give),
             Operation::Block(block) => number(block.span.get(), give),
+            Operation::Grant(grant) => number(grant.units, give),
             _ => number(self.operation.cost(), give),
         }
         number(ttl(self.ttl_min), give);
@@ -180,6 +192,10 @@ impl<'a> Call<'a> {
                 }
             }
             Operation::Settle(settle) => self.give_id(settle.charge_id(), give),
+            Operation::Grant(grant) => {
+                number(ttl(grant.ttl), give);
+                number(grant.expires.get(), give);
+            }
             _ => {}
         }
     }
@@ -202,7 +218,7 @@ impl<'a> Call<'a> {
     pub(crate) fn word_count(&self, script: Script) -> usize {
         let arguments = match script {
             Script::Plain => 7,
-            Script::General | Script::Lending => 5 + 4 * self.operation.policy().quotas().len() + 2,
+            Script::General | Script::Lending | Script::Balance => 5 + 4 * self.operation.policy().quotas().len() + 2,
         };
         1 + self.keys.len() + 1 + arguments
     }
@@ -254,8 +270,8 @@ pub fn answer(operation: &Operation<'_>, tells: bool, script: Script, bytes: &[u
     if bytes.is_empty() && script != Script::Lending {
         return Ok(None);
     }
-    let Told { admitted, replayed, now, cost, state } = told_by(operation, tells, utf8(bytes)?)?;
-    let before = |previous| Applied::Before { previous, now, cost, admitted, replayed };
+    let Told { admitted, replayed, now, cost, from_balance, state } = told_by(operation, tells, utf8(bytes)?)?;
+    let before = |previous| Applied::Before { previous, now, cost, admitted, replayed, from_balance };
     if state.is_empty() {
         return Ok(Some(before(None)));
     }
@@ -284,6 +300,7 @@ struct Told<'a> {
     replayed: bool,
     now: UnixMillis,
     cost: u64,
+    from_balance: u64,
     state: &'a str,
 }
 
@@ -295,17 +312,19 @@ fn told_by<'a>(operation: &Operation<'_>, tells: bool, text: &'a str) -> Result<
         Some(("r", rest)) => (true, true, rest),
         _ => return Err(wrong()),
     };
-    let (mut now, mut cost, mut state) = (operation.now(), operation.cost(), rest);
+    let (mut now, mut cost, mut from_balance, mut state) = (operation.now(), operation.cost(), 0, rest);
     if let Some(known) = rest.strip_prefix('@') {
         let mut words = known.splitn(3, ' ');
-        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong);
-        now = UnixMillis::new(number()?);
-        cost = number()?;
+        let number = |word: &str| word.parse().map_err(|_| wrong());
+        now = UnixMillis::new(number(words.next().ok_or_else(wrong)?)?);
+        let charged = words.next().ok_or_else(wrong)?;
+        let (charged, paid) = charged.split_once('+').unwrap_or((charged, "0"));
+        (cost, from_balance) = (number(charged)?, number(paid)?);
         state = words.next().ok_or_else(wrong)?;
     } else if tells {
         return Err(wrong());
     }
-    Ok(Told { admitted, replayed, now, cost, state })
+    Ok(Told { admitted, replayed, now, cost, from_balance, state })
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, Error> {

@@ -3,20 +3,24 @@
 -- KEYS     a state for each dimension: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;   cw1 <end> <used> <carried>;
 --            sl1 <at>:<units> <at>:<units> ...;   cc1 <id>:<at>:<cost> <id>:<at>:<cost> ...;   pn1 <violations> <until>;
---            or, if the block was set by hand, pn1 <violations> <until> <length>;
+--            or, if the block was set by hand, pn1 <violations> <until> <length>;   ba1 <debt> <units>:<expires> ...;
 --          then, for a token: the first answer to a check with an idempotency token; it begins with `s` once the charge is settled
+--          or for a grant: what was granted under its token, `g <units>`
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
 --            mode  c check, d check that charges denials, p peek, r refund, o charge also beyond the limit, s settle the charge of the
---                  token to `cost`, or `-` for what was charged, b block for `cost` ms, or end a block; with dimensions, a digit for the quotas of each
+--                  token to `cost`, or `-` for what was charged, b block for `cost` ms, or end a block, g grant `cost` units to the balance,
+--                  k make all unused but the balance; with dimensions, a digit for the quotas of each
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
---          id; for a refund: when the cost was charged
--- Answers  `a` (admitted), `d` (denied) or `r` (admitted before, or settled before), then `@<now> <cost> ` if the caller
---          cannot know them, then the previous state; after a settlement, the new one.
+--          id; for a refund: when the cost was charged; for a grant: how long to remember it, and when the units expire
+-- Answers  `a` (admitted), `d` (denied) or `r` (admitted, settled or granted before), then `@<now> <cost> ` if the caller
+--          cannot know them, or `@<now> <cost>+<paid> ` if a balance paid, then the previous state; after a settlement or a grant, the
+--          new one.
 --          An empty text for a state with loans, which is a case for lend.lua. Nothing is written then, nor after an error: CORRUPT
 --          for a state that this policy cannot have written by now, REUSED for a token whose charge had another cost, UNKNOWN if
---          there is no charge to settle.
+--          there is no charge to settle, GRANT and the reason if nothing is granted.
 --
+-- What is between `--+ balance` and `--+ end` is for policies with a balance. The script for the others has the lines after `--|` there.
 -- It follows numbers.lua, and may be a function of KEYS, ARGV and redis.
 --
 -- The server does nothing else while this runs, so it is written for speed: text + 0 is tonumber(text) at half the cost,
@@ -43,7 +47,62 @@ local function get(key)
   return text ~= '' and text
 end
 
+--+ balance
+local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', ba = '1 0;' }
+-- A balance is left as it is when all else is made unused.
+if mode == 'k' then
+  local quota = 5
+  for row = 1, rows do
+    local next_quota = counts and quota + 4 * string.sub(counts, row, row) or quotas_end
+    local text, too_long = get(KEYS[row])
+    if too_long then
+      return too_long
+    end
+    local balance = text and match(text, '(ba1 [^;]*;)')
+    local parts = {}
+    for i = quota, next_quota - 1, 4 do
+      parts[#parts + 1] = ARGV[i] == 'ba' and (balance or 'ba1 0;') or ARGV[i] .. (unused[ARGV[i]] or ';')
+    end
+    if balance then
+      redis.call('SET', KEYS[row], table.concat(parts), 'KEEPTTL')
+    elseif text then
+      redis.call('DEL', KEYS[row])
+    end
+    quota = next_quota
+  end
+  return 'a'
+end
+
+-- The lots that begin at a place of a text: units and expiry of each, their number, and where they end. Nothing if they are not
+-- what this script writes.
+local function lots_at(text, place)
+  local units, ends, count, sum = {}, {}, 0, 0
+  while true do
+    local some, at, rest = match(text, '^ (%d+):(%d+)()', place)
+    if not some then
+      break
+    end
+    some, at, place, count = some + 0, at + 0, rest, count + 1
+    sum = sum + some
+    if some < 1 or at > MAX_INSTANT or count > 1 and at <= ends[count - 1] then
+      return nil
+    end
+    units[count], ends[count] = some, at
+  end
+  if string.sub(text, place, place) == ';' and count <= MAX_LOTS and sum <= MAX_UNITS then
+    return units, ends, count, place + 1
+  end
+end
+
+--+ end
 local refund, overdraw, charged_at, actual = mode == 'r', mode == 'o', 0, nil
+--+ balance
+-- What a balance paid of the charge that is settled, and what of it returns. What it pays, and what it is granted.
+local paid_before, to_balance, paid, grant = 0, 0, 0, nil
+if mode == 'g' then
+  grant = cost + 0
+end
+--+ end
 if refund then
   charged_at = ARGV[quotas_end + 1] + 0
 end
@@ -54,8 +113,21 @@ if once then
   if too_long then
     return too_long
   end
-  if first then
-    local mark, at, charged = match(first, '^([as])@(%d+) (%d+) ')
+--+ balance
+  if first and grant then
+    local granted = match(first, '^g (%d+)$')
+    if not granted then
+      return redis.error_reply('CORRUPT first grant')
+    end
+    if granted ~= cost then
+      return redis.error_reply('REUSED by a grant of ' .. cost)
+    end
+    mode = 'p'
+  elseif first then
+    local mark, at, charged, some = match(first, '^([as])@(%d+) (%d+)%+?(%d*) ')
+--|   if first then
+--|     local mark, at, charged = match(first, '^([as])@(%d+) (%d+) ')
+--+ end
     if not mark then
       return redis.error_reply('CORRUPT first answer')
     end
@@ -74,31 +146,50 @@ if once then
       actual, charged_at = cost + 0, at + 0
       refund, overdraw = actual <= charged + 0, actual > charged + 0
       cost = math.abs(actual - charged)
+--+ balance
+      paid_before = tonumber(some) or 0
+      to_balance = refund and math.min(cost, paid_before) or 0
+--+ end
     end
   elseif settle then
     return redis.error_reply('UNKNOWN charge')
   end
 end
-cost = cost + 0
+--+ balance
+cost = grant and 0 or cost + 0
+--| cost = cost + 0
+--+ end
 -- How long to block. What a block does not change keeps its text, and a key without a state starts with unused quotas. So one row
 -- is treated as several are.
 local span
 if mode == 'b' then
   span, cost, counts = cost, 0, counts or format('%d', (quotas_end - 4) / 4)
+--+ balance
+elseif mode == 'g' then
+  counts = counts or format('%d', (quotas_end - 4) / 4)
+--+ end
 end
 
 -- Several states are decided on as one text. A row that does not exist yet counts as unused. `kept` says which rows exist, or
 -- are used after the step, `begins` where each begins in the text, and `ended` where each ends in the text after the step.
-local stored, all, kept, begins, ended
+--+ balance
+local stored, all, kept, begins, ended, lives
+--| local stored, all, kept, begins, ended
+--+ end
 if not counts then
   stored, too_long = get(KEYS[1])
   if too_long then
     return too_long
   end
 else
-  local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', cw = '1 0 0 0;' }
+--+ balance
+--|   local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', cw = '1 0 0 0;' }
+--+ end
   local any, quota, length = false, 5, 0
-  all, kept, begins, ended = {}, {}, {}, {}
+--+ balance
+  all, kept, begins, ended, lives = {}, {}, {}, {}, {}
+--|   all, kept, begins, ended = {}, {}, {}, {}
+--+ end
   for row = 1, rows do
     local next_quota, text = quota + 4 * string.sub(counts, row, row), nil
     text, too_long = get(KEYS[row])
@@ -114,20 +205,32 @@ else
     end
     all[row], quota, length = text, next_quota, length + #text
   end
-  stored = (any or span) and table.concat(all)
+--+ balance
+  stored = (any or span or mode == 'g') and table.concat(all)
+--|   stored = (any or span) and table.concat(all)
+--+ end
 end
 
-local answer = stored or ''
+--+ balance
+local answer, told = stored or '', nil
+--| local answer = stored or ''
+--+ end
 if now == 'server' then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
   now_text = format('%.0f', now)
-  answer = '@' .. now_text .. ' ' .. ARGV[3] .. ' ' .. answer
+--+ balance
+  told = true
+--|   answer = '@' .. now_text .. ' ' .. ARGV[3] .. ' ' .. answer
+--+ end
 else
   now = now + 0
-  if once then
-    answer = '@' .. now_text .. ' ' .. ARGV[3] .. ' ' .. answer
-  end
+--+ balance
+  told = once
+--|   if once then
+--|     answer = '@' .. now_text .. ' ' .. ARGV[3] .. ' ' .. answer
+--|   end
+--+ end
 end
 
 -- No part of a written state lies after `latest`. A part that does was written by a wrong clock, and is moved back.
@@ -140,7 +243,10 @@ local after, place, life
 local admitted
 -- Costs to return, each with the time of its charge. Which penalties count a violation, or are changed by hand. Whether a slot
 -- may be taken. Whether a quota keeps its state unless one of these changes it.
-local returns, violated, takes, keeps = nil, nil, true, span ~= nil
+--+ balance
+local returns, violated, takes, keeps = nil, nil, true, span ~= nil or mode == 'g'
+--| local returns, violated, takes, keeps = nil, nil, true, span ~= nil
+--+ end
 
 for pass = 1, 2 do
   fits, never, used_at_all, moved = true, false, false, false
@@ -148,6 +254,10 @@ for pass = 1, 2 do
   -- Where the next dimension begins, and whether an earlier one denies.
   local row, next_row, denied = 1, counts and 5 + 4 * string.sub(counts, 1, 1), false
   returns = refund and { { charged_at, cost } } or nil
+--+ balance
+  -- What the quota before a balance takes of the cost, what it admits, and how much it admits at most.
+  local owed, room, covered_limit = cost, 0, 0
+--+ end
 
   for i = 5, quotas_end, 4 do
     local kind, limit, unit = ARGV[i], ARGV[i + 1] + 0, ARGV[i + 2] + 0
@@ -156,7 +266,15 @@ for pass = 1, 2 do
     if keeps then
       from, length, was_moved, moved = place, #after, moved, false
     end
-    if cost > limit and kind ~= 'cc' and kind ~= 'pn' then
+--+ balance
+    -- The quota that a balance covers takes as much as it admits.
+    local covered = i < quotas_end - 4 and ARGV[i + 4] == 'ba' and ARGV[i + 7] == '1'
+    local due, less = cost, covered and to_balance or 0
+    if covered then
+      covered_limit = limit
+    elseif cost > limit + (kind == 'ba' and covered_limit or 0) and kind ~= 'cc' and kind ~= 'pn' then
+--|     if cost > limit and kind ~= 'cc' and kind ~= 'pn' then
+--+ end
       never = true
     end
     if i == next_row then
@@ -193,14 +311,29 @@ for pass = 1, 2 do
       if returns then
         for _, charge in ipairs(returns) do
           -- The level drained since then may have been this charge. Only the rest is surely still in the bucket.
-          local due = charge[2] * unit - math.max(at - charge[1], 0) * refill
-          level = math.max(level - math.max(due, 0), 0)
+--+ balance
+          local left = (charge[2] - less) * unit - math.max(at - charge[1], 0) * refill
+          level = math.max(level - math.max(left, 0), 0)
+--|           local due = charge[2] * unit - math.max(at - charge[1], 0) * refill
+--|           level = math.max(level - math.max(due, 0), 0)
+--+ end
         end
       end
       if not refund then
-        local charged = level + cost * unit
+--+ balance
+        if covered then
+          room = math.floor(math.max(full - level, 0) / unit)
+          due = math.min(cost, room)
+          owed = cost - due
+        end
+        local charged = level + due * unit
+--|         local charged = level + cost * unit
+--+ end
         if charged > full then
-          fits = false
+--+ balance
+          fits = covered and fits
+--|           fits = false
+--+ end
           charged = math.max(level, overdraw and math.min(charged, MAX_UNITS, full + MAX_DEBT * refill) or full)
         end
         level = charged
@@ -232,14 +365,28 @@ for pass = 1, 2 do
       if returns then
         for _, charge in ipairs(returns) do
           if charge[1] - charge[1] % unit == start then
-            used = math.max(used - charge[2], 0)
+--+ balance
+            used = math.max(used - (charge[2] - less), 0)
+--|             used = math.max(used - charge[2], 0)
+--+ end
           end
         end
       end
       if not refund then
-        local charged = used + cost
+--+ balance
+        if covered then
+          room = math.max(limit - used, 0)
+          due = math.min(cost, room)
+          owed = cost - due
+        end
+        local charged = used + due
+--|         local charged = used + cost
+--+ end
         if charged > limit then
-          fits = false
+--+ balance
+          fits = covered and fits
+--|           fits = false
+--+ end
           charged = math.max(used, overdraw and math.min(charged, MAX_UNITS) or limit)
         end
         used = charged
@@ -569,11 +716,142 @@ for pass = 1, 2 do
       unused_after = math.max(ends + strikes * cap - now, 0)
       after = after .. format('pn1 %d %.0f', strikes, ends) .. (by_hand > 0 and format(' %.0f;', by_hand) or ';')
 
+--+ balance
+    elseif kind == 'ba' then
+      local debt, units, ends, count = 0, {}, {}, 0
+      if stored then
+        debt, place = match(stored, '^ba1 (%d+)()', place)
+        if place then
+          debt = debt + 0
+          units, ends, count, place = lots_at(stored, place)
+        end
+        if not place or debt > MAX_UNITS or debt > 0 and count > 0 then
+          return redis.error_reply('CORRUPT quotas[' .. (i - 5) / 4 .. ']')
+        end
+      end
+      local live, sum = 0, 0
+      for lot = 1, count do
+        sum = sum + units[lot]
+        if ends[lot] > now then
+          live = live + units[lot]
+        end
+      end
+      -- Takes units from the lots that expire first, and returns what they have not.
+      local function take(left)
+        for lot = 1, count do
+          if ends[lot] > now then
+            local some = math.min(units[lot], left)
+            units[lot], left = units[lot] - some, left - some
+          end
+        end
+        return left
+      end
+      -- Adds units. Beyond the most lots, they join the one before theirs, or the first.
+      local function add(some, expires)
+        some = math.min(some, math.max(MAX_UNITS - sum, 0))
+        local at = 1
+        while at <= count and ends[at] < expires do
+          at = at + 1
+        end
+        if some < 1 then
+          return
+        elseif at <= count and ends[at] == expires then
+          units[at] = units[at] + some
+        elseif count < MAX_LOTS then
+          table.insert(units, at, some)
+          table.insert(ends, at, expires)
+          count = count + 1
+        else
+          at = math.max(at - 1, 1)
+          units[at] = units[at] + some
+        end
+        sum = sum + some
+      end
+      if mode == 'g' then
+        local expires = ARGV[quotas_end + 2] + 0
+        if expires <= now then
+          return redis.error_reply('GRANT expired')
+        end
+        local most = math.max(limit - live, 0) + debt
+        if grant > most then
+          return redis.error_reply(format('GRANT room %.0f', most))
+        end
+        local old_units, old_ends, known = units, ends, 0
+        units, ends, count, sum = {}, {}, 0, 0
+        for lot = 1, #old_units do
+          if old_ends[lot] > now then
+            count, sum = count + 1, sum + old_units[lot]
+            units[count], ends[count] = old_units[lot], old_ends[lot]
+            known = known + (old_ends[lot] == expires and 1 or 0)
+          end
+        end
+        if count - known >= MAX_LOTS then
+          return redis.error_reply('GRANT lots')
+        end
+        violated = { [i] = true }
+        add(grant, expires)
+        debt = debt > 0 and take(debt) or 0
+      elseif refund then
+        -- To the lots that paid, the last one first. The text of the first answer has what there was before.
+        local before = paid_before > 0 and match(first, 'ba1 %d+()')
+        if before then
+          local old_units, old_ends, all_lots = lots_at(first, before)
+          local payers, left = {}, paid_before
+          for lot = 1, all_lots or 0 do
+            if old_ends[lot] > charged_at and left > 0 then
+              local some = math.min(old_units[lot], left)
+              payers[#payers + 1], left = { some, old_ends[lot] }, left - some
+            end
+          end
+          left = to_balance
+          for payer = #payers, 1, -1 do
+            local some = math.min(payers[payer][1], left)
+            left = left - some
+            if payers[payer][2] > now then
+              add(some, payers[payer][2])
+            end
+          end
+          debt = debt > 0 and take(debt) or 0
+        end
+      else
+        local covers = ARGV[i + 3] == '1'
+        local pays = covers and owed or cost
+        if overdraw then
+          local left = take(pays)
+          if left > 0 then
+            units, ends, count, debt = {}, {}, 0, math.min(debt + left, MAX_UNITS)
+          end
+        else
+          if pays > live or debt > 0 and (not covers or cost == 0 and room == 0) then
+            fits = false
+          elseif takes then
+            take(pays)
+            paid = pays
+          end
+        end
+      end
+      local parts, newest = { format('ba1 %.0f', debt) }, 0
+      for lot = 1, count do
+        if units[lot] > 0 then
+          parts[#parts + 1] = format(' %.0f:%.0f', units[lot], ends[lot])
+          newest = ends[lot]
+        end
+      end
+      unused_after = math.max((debt > 0 and MAX_INSTANT or newest) - now, 0)
+      after = after .. table.concat(parts) .. ';'
+
+--+ end
     else
       return redis.error_reply('ERR unknown kind of quota: ' .. kind)
     end
 
     if keeps then
+--+ balance
+      -- Without a balance, nothing denies a key that has no state.
+      if not stored and not (violated and violated[i]) then
+        after = string.sub(after, 1, length) .. kind .. unused[kind]
+      end
+--+ end
       if stored and not (moved or returns or violated and violated[i]) then
         after = string.sub(after, 1, length) .. string.sub(stored, from, place - 1)
       end
@@ -583,6 +861,9 @@ for pass = 1, 2 do
       used_at_all = true
       if kept then
         kept[row] = true
+--+ balance
+        lives[row] = math.max(lives[row] or ttl_min, unused_after)
+--+ end
       end
       if unused_after > life then
         life = unused_after
@@ -595,7 +876,10 @@ for pass = 1, 2 do
   end
 
   fits = fits and not denied
-  if pass == 2 or refund or overdraw or peek or span or fits then
+--+ balance
+  if pass == 2 or refund or overdraw or peek or span or mode == 'g' or fits then
+--|   if pass == 2 or refund or overdraw or peek or span or fits then
+--+ end
     admitted = pass == 1 and fits
     break
   end
@@ -615,7 +899,10 @@ for pass = 1, 2 do
 end
 
 local write = false
-if span then
+--+ balance
+if span or mode == 'g' then
+--| if span then
+--+ end
   write = after ~= stored
 elseif overdraw then
   write = true
@@ -632,7 +919,12 @@ if write and (stored or used_at_all) then
     for row = 1, rows do
       local text = string.sub(after, length + 1, ended[row])
       if kept[row] and text ~= all[row] then
-        redis.call('SET', KEYS[row], text, 'PX', px)
+--+ balance
+        -- Each row for its own time: a balance may last for years, and keys beside it come from anyone.
+        local own = lives[row] or ttl_min
+        redis.call('SET', KEYS[row], text, 'PX', format(own < 2147483648 and '%d' or '%.0f', own))
+--|         redis.call('SET', KEYS[row], text, 'PX', px)
+--+ end
       end
       length = ended[row] or 0
     end
@@ -641,6 +933,14 @@ if write and (stored or used_at_all) then
   end
 end
 
+--+ balance
+if grant then
+  if not peek then
+    redis.call('SET', once, 'g ' .. ARGV[3], 'PX', ARGV[quotas_end + 1])
+  end
+  return (peek and 'r@' or 'a@') .. now_text .. ' 0 ' .. (write and after or stored or '')
+end
+--+ end
 if settle then
   if not peek then
     redis.call('SET', once, 's' .. string.sub(first, 2), 'KEEPTTL')
@@ -648,6 +948,12 @@ if settle then
   return (peek and 'r@' or 'a@') .. now_text .. ' 0 ' .. (write and after or stored or '')
 end
 
+--+ balance
+if told or admitted and paid > 0 then
+  local head = '@' .. now_text .. ' ' .. ARGV[3]
+  answer = head .. (admitted and paid > 0 and format('+%.0f ', paid) or ' ') .. answer
+end
+--+ end
 answer = (admitted and 'a' or 'd') .. answer
 -- A check that charged nothing is not stored, and is decided anew. So the limit bounds the tokens of a key.
 if once and admitted and cost > 0 then

@@ -40,11 +40,16 @@ pub(crate) fn once_key(names: &Names, token: &str) -> String {
     name
 }
 
+/// The key of what was granted under a token. A check's token with the same text is another one.
+pub(crate) fn grant_key(names: &Names, token: &str) -> String {
+    once_key(names, token).replacen("}:once:", "}:grant:", 1)
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_core::{Key, Millis, Policy, Quota};
 
-    use super::{once_key, state_keys};
+    use super::{grant_key, once_key, state_keys};
 
     /// A renamed row would be a new limit, and a renamed token a second charge.
     #[test]
@@ -55,6 +60,11 @@ mod tests {
         let names = state_keys(&single, (&user).into())?;
         assert_eq!(names.rows, ["{tg1:api:fw60000:sub:alice}"]);
         assert_eq!(once_key(&names, "request-1"), "{tg1:api:fw60000:sub:alice}:once:19f1064b619d49d35392eac7261cd726");
+
+        assert_eq!(
+            grant_key(&names, "request-1"),
+            "{tg1:api:fw60000:sub:alice}:grant:19f1064b619d49d35392eac7261cd726"
+        );
 
         let several = Policy::new("api", [quota()?.by("user")?, quota()?.by("tenant")?])?;
         let of = |tenant| state_keys(&several, (&[("user", &user), ("tenant", tenant)]).into());

@@ -10,6 +10,10 @@ local MAX_UNITS, MAX_INSTANT = 2251799813685248, 281474976710655
 local MAX_LOG, MAX_DEBT = 4294967295, 31536000000
 -- A year, as in the core.
 local MAX_BLOCK = 31536000000
+--+ balance
+-- The most lots of a balance.
+local MAX_LOTS = 64
+--+ end
 -- The longest part of a state: a log of 1,000 instants and as many debts has less than 56,000 bytes.
 local MAX_PART = 65536
 -- One minute (MAX_CLOCK_SKEW) and 20 years, as in the core.

@@ -120,7 +120,7 @@ impl<C: Connection> Carrier for RedisOver<C> {
 /// It lends nothing: such hosts run an instance for each request, and a loan would be lost with it.
 impl<C: Connection> Atomic for RedisOver<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT
+        Capabilities::EXACT.grant(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {

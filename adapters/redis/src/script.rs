@@ -19,12 +19,14 @@ pub const LOCKING_SCRIPT_SHA1: &str = Script::General.sha1(true);
 /// A script that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// `src/decide.lua`, which takes every call, and answers an empty text if the state has loans.
+    /// `src/decide.lua`, which takes every call but those of [`Script::Balance`], and answers an empty text if the state has loans.
     General,
     /// `src/plain.lua`, which takes plain checks only, and answers an empty text if the state is not the usual one.
     Plain,
     /// `src/lend.lua` around `src/decide.lua`, which takes every call, the questions of borrowers, and resets.
     Lending,
+    /// `src/decide.lua` with what a balance needs, which takes every call of a policy that has one.
+    Balance,
 }
 
 impl Script {
@@ -36,6 +38,8 @@ impl Script {
             (Self::General, false) => const { body(GENERAL) }.into(),
             (Self::Plain, true) => PLAIN.into(),
             (Self::Plain, false) => const { body(PLAIN) }.into(),
+            (Self::Balance, true) => BALANCE.into(),
+            (Self::Balance, false) => const { body(BALANCE) }.into(),
             (Self::Lending, _) => (begin(key_locking) + const { body(LEND) }).into(),
         }
     }
@@ -44,12 +48,14 @@ impl Script {
     #[must_use]
     pub const fn sha1(self, key_locking: bool) -> &'static str {
         match (self, key_locking) {
-            (Self::General, false) => "b425930f45fedd4b16b75760ac6b380110a65aa3",
-            (Self::General, true) => "7afc743040479bd855f19287414f0c909bf6d657",
+            (Self::General, false) => "7c32626de139f9767480fbba8421c298ff990729",
+            (Self::General, true) => "82f996e1b3d1b9cfc54edccaaa44eac867d59e16",
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
-            (Self::Lending, false) => "3e11f92409458d107da4f3132d22cc85e9bf0726",
-            (Self::Lending, true) => "aef89ca95226424e9133ffc8fa4291a110de47f4",
+            (Self::Lending, false) => "03f2bd2d8161a97a981a166128828489a4c5a875",
+            (Self::Balance, false) => "3e86685654138825d505549c57a04d8ef35329b0",
+            (Self::Balance, true) => "a480c4c41a01d2ad006c520ed8ba0df4ebbb1f75",
+            (Self::Lending, true) => "8c19d01ccfa00a887836bd7d443d171571844fb2",
         }
     }
 }
@@ -69,7 +75,7 @@ pub fn batch_script(key_locking: bool) -> String {
 /// The SHA-1 of [`batch_script`], for `EVALSHA`.
 #[cfg(feature = "rest")]
 pub(crate) const fn batch_sha1(key_locking: bool) -> &'static str {
-    if key_locking { "841c873cdd795bfd96388e28c68a03dc26b7acf5" } else { "fa83129ad61fc4345f22272d33e86bf9ce5f7c6f" }
+    if key_locking { "651a233bf3d8e96ac7a23f22d23eb983735a6759" } else { "6681621bcb9076b330629dce00706e1c908a005d" }
 }
 
 /// What the scripts around `src/decide.lua` begin with: that script as a function of its keys, its arguments and the server.
@@ -86,13 +92,14 @@ const fn body(text: &'static str) -> &'static str {
 
 const FLAG: &str = "#!lua flags=allow-key-locking\n";
 
-/// The flag, and files of Lua without comments and indentation.
+/// The flag, and files of Lua without comments and indentation, and with or without what a balance needs.
 macro_rules! bare {
-    ($($file:literal),+) => {{
+    ($($file:literal),+) => { bare!(false; $($file),+) };
+    ($balance:literal; $($file:literal),+) => {{
         const LUA: &[u8] = concat!("#!lua flags=allow-key-locking\n", $(include_str!($file)),+).as_bytes();
-        const BARE: [u8; bare(LUA, &mut [])] = {
-            let mut out = [0; bare(LUA, &mut [])];
-            bare(LUA, &mut out);
+        const BARE: [u8; bare(LUA, $balance, &mut [])] = {
+            let mut out = [0; bare(LUA, $balance, &mut [])];
+            bare(LUA, $balance, &mut out);
             out
         };
         match str::from_utf8(&BARE) {
@@ -104,22 +111,39 @@ macro_rules! bare {
 
 const NUMBERS: &str = bare!("numbers.lua");
 const GENERAL: &str = bare!("numbers.lua", "decide.lua");
+const BALANCE: &str = bare!(true; "numbers.lua", "decide.lua");
 const PLAIN: &str = bare!("plain.lua");
 const LEND: &str = bare!("lend.lua");
 const BATCH: &str = bare!("batch.lua");
 
 /// Writes a file of Lua without comments and indentation, as far as there is room. Returns its full length then.
-const fn bare(lua: &[u8], out: &mut [u8]) -> usize {
+///
+/// What is between `--+ balance` and `--+ end` is left out without a balance, but for what follows a `--|` there.
+const fn bare(lua: &[u8], balance: bool, out: &mut [u8]) -> usize {
     let (mut length, mut at) = (0, 0);
-    let (mut begins, mut skips) = (true, false);
+    let (mut begins, mut skips, mut is_left_out, mut drops_line) = (true, false, false, false);
     while at < lua.len() {
         let byte = lua[at];
-        if byte == b'\n' {
-            (begins, skips) = (true, false);
-        } else if begins && byte != b' ' {
-            (begins, skips) = (false, byte == b'-' && lua[at + 1] == b'-');
-        }
-        if byte == b'\n' || !(begins || skips) {
+        let writes = if byte == b'\n' {
+            let writes = !drops_line;
+            (begins, skips, drops_line) = (true, false, is_left_out);
+            writes
+        } else {
+            if begins && byte != b' ' {
+                (begins, skips) = (false, is_left_out && drops_line);
+                if byte == b'-' && lua[at + 1] == b'-' {
+                    skips = true;
+                    if lua[at + 2] == b'+' {
+                        (is_left_out, drops_line) = (!balance && lua[at + 4] == b'b', !balance);
+                    } else if lua[at + 2] == b'|' && !balance {
+                        (begins, skips, drops_line) = (true, false, false);
+                        at += 2;
+                    }
+                }
+            }
+            !(begins || skips)
+        };
+        if writes {
             if length < out.len() {
                 out[length] = byte;
             }
@@ -146,7 +170,7 @@ mod tests {
             })
         };
         for key_locking in [false, true] {
-            for script in [Script::General, Script::Plain, Script::Lending] {
+            for script in [Script::General, Script::Plain, Script::Lending, Script::Balance] {
                 let (known, is) = (script.sha1(key_locking), sha1(&script.text(key_locking)));
                 assert_eq!(known, is, "{script:?}, {key_locking}: its file has changed; write its SHA-1 here");
             }

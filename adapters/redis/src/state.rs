@@ -9,11 +9,14 @@
 //! | `tb1 <level> <at>;`, `lb1 <level> <at>;` | token bucket, leaky bucket |
 //! | `cc1 <id>:<at>:<cost> <id>:<at>:<cost> …;` | concurrency limit |
 //! | `pn1 <violations> <until>;`, `pn1 <violations> <until> <length>;` | penalty, and one whose block was set by hand |
+//! | `ba1 <debt> <units>:<expires> …;` | balance |
 //! | `ln1 <last> <borrowers> <number>:<units>:<until> …;` | what is lent of the state, after all else |
 //!
 //! The digit is the version of the format. Only the scripts write it.
 
-use tidegate_core::algorithm::{BucketState, CalendarState, LogEntry, PenaltyState, SlidingState, WindowState};
+use tidegate_core::algorithm::{
+    BalanceState, BucketState, CalendarState, LogEntry, Lot, PenaltyState, SlidingState, WindowState,
+};
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::Lender;
 use tidegate_core::{Charge, ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
@@ -83,6 +86,14 @@ impl StateReader<'_> {
                 used: self.number(" ")?,
                 carried: self.number(" ")?,
             }),
+            Rule::Balance(_) => {
+                let debt = self.number(" ")?;
+                let mut lots = Vec::new();
+                while self.rest.starts_with(' ') {
+                    lots.push(Lot { units: self.number(" ")?, expires: self.instant(":")? });
+                }
+                QuotaState::Balance(BalanceState { debt, lots })
+            }
             _ => return Err(self.corrupt("an algorithm that this version does not know")),
         };
         self.literal(";")?;

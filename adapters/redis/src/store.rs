@@ -43,7 +43,7 @@ pub struct Redis {
     links: Links,
     scripts: Scripts,
     /// Whether each [`Script`] was sent to the server. The first call sends it, and those behind it on the connection find it there.
-    sent: [AtomicBool; 3],
+    sent: [AtomicBool; 4],
     loaded: Loaded,
 }
 
@@ -187,7 +187,7 @@ impl Atomic for Redis {
     /// A cluster needs a [group](Policy::group_by) for several dimensions, because a script runs on the keys of one slot.
     fn capabilities(&self) -> Capabilities {
         let dimensions = if self.config.cluster { Dimensions::Grouped } else { Dimensions::Any };
-        Capabilities::EXACT.dimensions(dimensions).lends(true)
+        Capabilities::EXACT.dimensions(dimensions).lends(true).grant(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {

@@ -197,7 +197,7 @@ fn every_quota_of_the_reference_is_read() -> Result<()> {
     let text = text()?;
     let quotas = text.lines().filter_map(|line| Some(line.strip_prefix("| `{ algorithm")?.split_once("` |")?.0));
     let quotas: Vec<_> = quotas.map(|rest| format!("{{ algorithm{rest}")).collect();
-    assert_eq!(quotas.len(), 8, "one of each algorithm");
+    assert_eq!(quotas.len(), 10, "one of each algorithm");
     for quota in quotas {
         let others = if quota.contains("penalty") {
             ", { algorithm = \"fixed_window\", limit = 5, window_ms = 1_000 }"

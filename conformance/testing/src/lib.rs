@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails its test")]
 
+pub mod balances;
 mod builders;
 pub mod crowd;
 mod histories;

@@ -284,6 +284,10 @@ impl fmt::Display for Numbers<'_> {
             Rule::Penalty(_) => {
                 write!(f, "{name} of {span}, times {rate} for each further violation, up to {}", long(most))
             }
+            Rule::Balance(balance) if balance.covers() => {
+                write!(f, "{name} of up to {most}, for what is beyond the quota before")
+            }
+            Rule::Balance(_) => write!(f, "{name} of up to {most}"),
             Rule::TokenBucket(_) | Rule::LeakyBucket(_) => write!(f, "{name} of {most}, {rate} in {span}"),
             Rule::Concurrency(_) => write!(f, "{name} of {most}, each for at most {span}"),
             Rule::CalendarWindow(window) => calendar_window(f, self.0, window),

@@ -159,7 +159,8 @@ pub struct Idempotency<'a> {
 /// A charge to return; see [`Policy::refund`].
 ///
 /// A store cannot tell whether a charge without a token was refunded before. So every refund is applied, and a key never has
-/// more left than its limit. Refund only what was charged: a [replay](crate::Decision::is_replay) charged nothing. A charge
+/// more left than its limit. A policy with a [balance](crate::algorithm::Balance) takes no refund, because only a token tells what the
+/// balance paid. Refund only what was charged: a [replay](crate::Decision::is_replay) charged nothing. A charge
 /// that has a token is refunded by [`LimiterExt::settle`](crate::LimiterExt::settle), which pays out once.
 ///
 /// ```
@@ -203,6 +204,15 @@ impl<'a> Refund<'a> {
         now: UnixMillis,
     ) -> Self {
         Self { policy, keys: keys.into(), cost, charged_at, now }
+    }
+
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        if self.policy.has_balance() {
+            return Err(Error::invalid(
+                "refund: only a token tells what a balance paid; give the check a token, and settle it",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -335,6 +345,90 @@ impl<'a> Block<'a> {
             "block: the policy {} has no quota that blocks; add a `block`, or a `penalty` if violations are to block, too",
             Quoted(self.policy.name())
         )))
+    }
+}
+
+/// Units to add to the [balance](crate::algorithm::Balance) of a policy, such as credits that a customer has bought.
+///
+/// The token is unique to the grant, such as the number of the order. While it is remembered, a further grant with it changes
+/// nothing and replies with what the balance has then, marked as a [replay](crate::Decision::is_replay), so a grant whose answer was lost can be
+/// repeated. With another number of units it is an error: [`TokenReused`](crate::ErrorKind::TokenReused).
+///
+/// A policy of several dimensions needs the key of the balance's dimension, and with a [group](Policy::group_by) all of them.
+///
+/// ```
+/// use tidegate_core::{Check, Grant, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
+/// # fn main() -> Result<(), tidegate_core::Error> {
+/// # pollster::block_on(async {
+/// let policy = Policy::new("api", [
+///     Quota::fixed_window(1_000, Millis::from_secs(86_400))?,
+///     Quota::balance(1_000_000)?.covers_excess()?,
+/// ])?;
+/// let (limiter, key, now) = (MemoryLimiter::new(), Key::new("sub:alice"), UnixMillis::new(0));
+/// let order = Grant::new(&policy, &key, 5_000, "order-1817", now);
+/// assert_eq!(limiter.grant(order).await?.quotas()[1].remaining(), Some(5_000));
+/// assert!(limiter.grant(order).await?.is_replay());
+/// let decision = limiter.check(Check::new(&policy, &key, now).cost(1_200)).await?;
+/// assert_eq!(decision.from_balance(), 200);
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Grant<'a> {
+    /// The policy with the balance.
+    pub policy: &'a Policy,
+    /// The keys by which the policy counts.
+    pub keys: Keys<'a>,
+    /// How many units to add.
+    pub units: u64,
+    /// A text that is unique to the grant, of any length.
+    pub token: &'a str,
+    /// How long the token is remembered. The default is [`Grant::REMEMBERED`].
+    pub ttl: Millis,
+    /// The units count before this instant. The default is [`UnixMillis::MAX`]: they do not expire.
+    pub expires: UnixMillis,
+    /// The caller's clock.
+    pub now: UnixMillis,
+}
+
+impl<'a> Grant<'a> {
+    /// How long a token is remembered by default: 90 days.
+    pub const REMEMBERED: Millis = Millis::from_secs(90 * 86_400);
+
+    /// A grant of `units` that do not expire.
+    #[must_use]
+    pub fn new(policy: &'a Policy, keys: impl Into<Keys<'a>>, units: u64, token: &'a str, now: UnixMillis) -> Self {
+        Self { policy, keys: keys.into(), units, token, ttl: Self::REMEMBERED, expires: UnixMillis::MAX, now }
+    }
+
+    /// Sets when the units expire: they count before this instant.
+    #[must_use]
+    pub const fn expires(mut self, at: UnixMillis) -> Self {
+        self.expires = at;
+        self
+    }
+
+    /// Sets how long the token is remembered. A grant that is repeated later grants again.
+    #[must_use]
+    pub const fn remembered_for(mut self, ttl: Millis) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        verify_token(self.token)?;
+        if !self.policy.has_balance() {
+            return Err(self.policy.no_balance());
+        }
+        if self.units == 0 || self.units > MAX_UNITS {
+            return Err(Error::invalid(format!(
+                "units: {} is out of range; write a whole number from 1 to {MAX_UNITS}",
+                self.units
+            )));
+        }
+        Ok(())
     }
 }
 

@@ -21,7 +21,8 @@ use crate::{Check, Error, ErrorKind, Policy, Quota, Rule};
 pub struct Capabilities {
     /// The accuracy.
     pub accuracy: Accuracy,
-    /// The supported algorithms, by [`Rule::name`](crate::Rule::name). `penalty` includes `block`.
+    /// The supported algorithms, by [`Rule::name`](crate::Rule::name), but for the balance, which needs [`grant`](Self#structfield.grant). `penalty`
+    /// includes `block`.
     pub algorithms: &'static [&'static str],
     /// The most quotas a policy may have.
     pub max_quotas: usize,
@@ -39,6 +40,8 @@ pub struct Capabilities {
     pub reset: bool,
     /// Whether [`LimiterExt::block`](crate::LimiterExt::block) works.
     pub block: bool,
+    /// Whether a policy may have a [balance](crate::algorithm::Balance), and [`LimiterExt::grant`](crate::LimiterExt::grant) works.
+    pub grant: bool,
     /// Whether [`Check::idempotent`] and [`LimiterExt::settle`](crate::LimiterExt::settle) work.
     pub idempotency: bool,
     /// Whether [`LimiterExt::lend`](crate::LimiterExt::lend) works.
@@ -62,12 +65,13 @@ macro_rules! setters {
 }
 
 impl Capabilities {
-    /// The algorithms that count requests: all but the concurrency limit and the penalty.
+    /// The algorithms that count requests: all but the concurrency limit, the penalty and the balance.
     pub const COUNTING: &'static [&'static str] =
         &["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "calendar_window"];
 
-    /// Every feature but loans, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports by
-    /// its two required operations. One that [lends](crate::lending) says so with [`Capabilities::lends`].
+    /// Every feature but loans and balances, exactly, in one round trip: the most that an [`Atomic`](crate::store::Atomic) store supports by
+    /// its two required operations. One that [lends](crate::lending) says so with [`Capabilities::lends`], and one that grants with
+    /// [`Capabilities::grant`].
     pub const EXACT: Self = Self {
         accuracy: Accuracy::Exact,
         algorithms: &[
@@ -88,6 +92,7 @@ impl Capabilities {
         refund: true,
         reset: true,
         block: true,
+        grant: false,
         idempotency: true,
         lends: false,
         borrows: false,
@@ -105,6 +110,7 @@ impl Capabilities {
         refund: bool,
         reset: bool,
         block: bool,
+        grant: bool,
         idempotency: bool,
         lends: bool,
         borrows: bool,
@@ -152,7 +158,10 @@ impl Capabilities {
             Rule::Penalty(_) => "penalty",
             rule => rule.name(),
         };
-        if let Some(quota) = quotas.iter().find(|quota| !self.algorithms.contains(&algorithm(quota))) {
+        self.require(self.grant || !policy.has_balance(), BALANCES)?;
+        let is_known =
+            |quota: &Quota| matches!(quota.rule(), Rule::Balance(_)) || self.algorithms.contains(&algorithm(quota));
+        if let Some(quota) = quotas.iter().find(|quota| !is_known(quota)) {
             let mut what = format!("{} (only", quota.rule().name());
             for (place, algorithm) in self.algorithms.iter().enumerate() {
                 what.push_str(if place == 0 { " " } else { ", " });
@@ -177,6 +186,9 @@ impl Capabilities {
         if able { Ok(()) } else { Err(unsupported(what)) }
     }
 }
+
+/// What a store without balances is told not to support.
+pub(super) const BALANCES: &str = "balances; count in one that does, such as Redis";
 
 /// What a store that cannot lend is told not to support.
 pub(crate) const LOANS: &str = "loans; count in one that lends, such as Redis or Durable Objects";

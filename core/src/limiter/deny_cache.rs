@@ -131,6 +131,10 @@ impl<L: Limiter> DenyCache<L> {
 
     fn remember(&self, name: String, check: &Check<'_>, decision: &Decision, forgotten: u64) {
         let (Status::Denied, Some(wait)) = (decision.status(), decision.retry_after()) else { return };
+        // A grant may come at any time, through any process.
+        if check.policy.balance_place() == Some(decision.binding_index()) {
+            return;
+        }
         // What replaces a store that is down does not know what the store would say.
         if !may_be_recalled(check) || decision.origin() == Origin::Fallback {
             return;

@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 
-use super::capabilities::{LOANS, unsupported};
-use super::{Answer, Block, Capabilities, Check, Question, Refund, Settle};
+use super::capabilities::{BALANCES, LOANS, unsupported};
+use super::{Answer, Block, Capabilities, Check, Grant, Question, Refund, Settle};
 use crate::{Decision, Error, ErrorKind, Keys, Policy, UnixMillis};
 
 /// What a [`Limiter`](crate::Limiter) applies in one step, and an [`Atomic`](crate::store::Atomic) store, too.
@@ -26,7 +26,10 @@ pub enum Operation<'a> {
     Settle(Settle<'a>),
     /// Block by [`Policy::block`] and store the new state.
     Block(Block<'a>),
-    /// Remove the states of these keys.
+    /// Grant by [`Policy::grant`], store the new state, and remember the token. If it is remembered, change nothing. The reply is the
+    /// decision on a request of cost 0.
+    Grant(Grant<'a>),
+    /// Remove the states of these keys, but leave a balance: [`Policy::reset`].
     Reset {
         /// The policy.
         policy: &'a Policy,
@@ -44,6 +47,7 @@ impl<'a> Operation<'a> {
             Self::Refund(refund) => refund.policy,
             Self::Settle(settle) => settle.policy,
             Self::Block(block) => block.policy,
+            Self::Grant(grant) => grant.policy,
             Self::Reset { policy, .. } => policy,
         }
     }
@@ -58,6 +62,7 @@ impl<'a> Operation<'a> {
             | Self::Refund(Refund { policy, .. })
             | Self::Settle(Settle { policy, .. })
             | Self::Block(Block { policy, .. })
+            | Self::Grant(Grant { policy, .. })
             | Self::Reset { policy, .. } => *policy = by,
         }
         self
@@ -71,6 +76,7 @@ impl<'a> Operation<'a> {
             Self::Refund(refund) => refund.keys,
             Self::Settle(settle) => settle.keys,
             Self::Block(block) => block.keys,
+            Self::Grant(grant) => grant.keys,
             Self::Reset { keys, .. } => *keys,
         }
     }
@@ -81,7 +87,7 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) | Self::Peek(check) | Self::Lend(check, _) => check.cost,
             Self::Refund(refund) => refund.cost,
-            Self::Settle(_) | Self::Block(_) | Self::Reset { .. } => 0,
+            Self::Settle(_) | Self::Block(_) | Self::Grant(_) | Self::Reset { .. } => 0,
         }
     }
 
@@ -93,6 +99,7 @@ impl<'a> Operation<'a> {
             Self::Refund(refund) => refund.now,
             Self::Settle(settle) => settle.now,
             Self::Block(block) => block.now,
+            Self::Grant(grant) => grant.now,
             Self::Reset { .. } => UnixMillis::new(0),
         }
     }
@@ -106,7 +113,8 @@ impl<'a> Operation<'a> {
             | Self::Lend(Check { now, .. }, _)
             | Self::Refund(Refund { now, .. })
             | Self::Settle(Settle { now, .. })
-            | Self::Block(Block { now, .. }) => *now = at,
+            | Self::Block(Block { now, .. })
+            | Self::Grant(Grant { now, .. }) => *now = at,
             Self::Reset { .. } => {}
         }
         self
@@ -128,6 +136,7 @@ impl<'a> Operation<'a> {
             Self::Refund(_) => can.refund,
             Self::Settle(_) => can.idempotency,
             Self::Block(_) => can.block,
+            Self::Grant(_) => can.grant,
             Self::Reset { .. } => can.reset,
         };
         if !is_able {
@@ -136,7 +145,15 @@ impl<'a> Operation<'a> {
         match self {
             Self::Check(check) | Self::Lend(check, _) => can.supports(check),
             Self::Peek(check) => can.supports_peek(check),
-            Self::Refund(_) | Self::Settle(_) | Self::Reset { .. } => can.supports_policy(self.policy()),
+            Self::Refund(refund) => {
+                can.supports_policy(refund.policy)?;
+                refund.verify()
+            }
+            Self::Settle(_) | Self::Reset { .. } => can.supports_policy(self.policy()),
+            Self::Grant(grant) => {
+                can.supports_policy(grant.policy)?;
+                grant.verify()
+            }
             Self::Block(block) => {
                 can.supports_policy(block.policy)?;
                 block.verify()
@@ -174,6 +191,7 @@ impl<'a> Operation<'a> {
             Self::Block(_) => {
                 "block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check"
             }
+            Self::Grant(_) => BALANCES,
             Self::Reset { .. } => "reset",
         })
     }
@@ -181,7 +199,7 @@ impl<'a> Operation<'a> {
     /// The reply to this operation, if this is its decision.
     pub(crate) fn reply(&self, decision: Decision) -> Reply {
         match self {
-            Self::Check(_) | Self::Peek(_) | Self::Settle(_) => Reply::Decided(decision),
+            Self::Check(_) | Self::Peek(_) | Self::Settle(_) | Self::Grant(_) => Reply::Decided(decision),
             Self::Lend(..) => Answer::from(decision).into(),
             Self::Refund(_) | Self::Block(_) | Self::Reset { .. } => Reply::Done,
         }
@@ -194,7 +212,7 @@ const _: () = assert!(size_of::<Operation<'_>>() <= 128 && size_of::<Result<Repl
 /// What a [`Limiter`](crate::Limiter) replies to an [`Operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To a check, a peek and a settlement.
+    /// To a check, a peek, a settlement and a grant.
     Decided(Decision),
     /// To a check along with a borrower's question.
     Lent(Box<Answer>),

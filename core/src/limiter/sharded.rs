@@ -17,7 +17,7 @@ use crate::{Error, Key, Keys, Policy};
 /// of the same cost from `p` processes, as many are admitted as by an exact limiter with a limit of `limit - 2 x n x p`.
 ///
 /// A limit below the number of rows has no part, and is [`Invalid`](crate::ErrorKind::Invalid). A decision has no counts, because the
-/// other rows are unknown. Its `retry_after` is that of its row. There are no peeks, refunds, blocks or tokens: the rows do not know each
+/// other rows are unknown. Its `retry_after` is that of its row. There are no peeks, refunds, blocks, balances or tokens: the rows do not know each
 /// other's charges.
 ///
 /// ```
@@ -76,6 +76,7 @@ impl<L: Limiter> Limiter for Sharded<L> {
         can.peek(false)
             .refund(false)
             .block(false)
+            .grant(false)
             .idempotency(false)
             .lends(false)
             .borrows(false)

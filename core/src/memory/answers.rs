@@ -1,8 +1,10 @@
+use std::boxed::Box;
 use std::collections::VecDeque;
 use std::mem;
 
 use super::table::{self, Fingerprint, Table};
-use crate::limiter::{Check, Settle};
+use crate::algorithm::Lot;
+use crate::limiter::{Check, Grant, Settle};
 use crate::{Charge, Decision, Error, ErrorKind, Millis, UnixMillis};
 
 /// Buckets that a call visits in a full table to find answers that have expired.
@@ -21,6 +23,9 @@ pub(super) struct Answers {
     settled: VecDeque<Fingerprint>,
 }
 
+/// A charge, and what a balance paid of it.
+pub(super) type Charged = (Charge, Box<[Lot]>);
+
 /// The first answer to a check with an idempotency token, and what it charged.
 #[derive(Debug)]
 struct Answer {
@@ -29,6 +34,19 @@ struct Answer {
     decision: Decision,
     cost: u64,
     is_settled: bool,
+    /// What a balance paid.
+    paid: Option<Box<[Lot]>>,
+}
+
+/// The tokens of grants. None makes room for another: it could be granted twice.
+#[derive(Debug, Default)]
+pub(super) struct Grants(Table<Granted>);
+
+#[derive(Debug)]
+struct Granted {
+    token: Fingerprint,
+    until: UnixMillis,
+    units: u64,
 }
 
 impl Answers {
@@ -64,6 +82,7 @@ impl Answers {
         check: &Check<'_>,
         ttl: Millis,
         decision: &Decision,
+        paid: Option<Box<[Lot]>>,
         bound: usize,
     ) {
         // One in force would have been repeated, so this one has expired.
@@ -77,22 +96,23 @@ impl Answers {
             self.rows.remove(oldest);
         }
         let (until, cost, decision) = (check.now + ttl, check.cost, decision.clone());
-        self.rows.insert(Answer { token, until, decision, cost, is_settled: false });
+        self.rows.insert(Answer { token, until, decision, cost, is_settled: false, paid });
     }
 
-    /// The charge with a token, which counts as settled from now on. `None` if it was settled before.
+    /// The charge with a token and what a balance paid of it, which counts as settled from now on. `None` if it was settled before.
     pub(super) fn take_charge(
         &mut self,
         token: Fingerprint,
         settle: &Settle<'_>,
         bound: usize,
-    ) -> Result<Option<Charge>, Error> {
+    ) -> Result<Option<Charged>, Error> {
         let answer = self.rows.get_mut(token).filter(|answer| !table::Row::has_expired(*answer, settle.now));
         let answer = answer.ok_or_else(Error::unknown_charge)?;
         let (at, cost) = (answer.decision.decided_at(), answer.cost);
         if mem::replace(&mut answer.is_settled, true) {
             return Ok(None);
         }
+        let paid = answer.paid.take().unwrap_or_default();
         self.forget_expired(2);
         if self.settled.len() >= bound
             && let Some(oldest) = self.settled.pop_front()
@@ -100,7 +120,7 @@ impl Answers {
             self.rows.remove(oldest);
         }
         self.settled.push_back(token);
-        Ok(Some(Charge { id: settle.charge_id(), at, cost }))
+        Ok(Some((Charge { id: settle.charge_id(), at, cost }, paid)))
     }
 
     /// Continues a pass over the answers, or begins one if it is due.
@@ -137,6 +157,60 @@ impl Answers {
         let first = self.settled.front()?;
         Some(self.rows.get(*first).is_some_and(|answer| answer.is_settled))
     }
+}
+
+impl Grants {
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.0.allocated_bytes()
+    }
+
+    /// Whether the units were granted before.
+    pub(super) fn has(&mut self, token: Fingerprint, grant: &Grant<'_>) -> Result<bool, Error> {
+        self.0.tend(grant.now, grant.ttl, VISIT_FULL);
+        match self.0.get(token).filter(|first| !table::Row::has_expired(*first, grant.now)) {
+            Some(first) if first.units != grant.units => Err(Error::token_reused()),
+            first => Ok(first.is_some()),
+        }
+    }
+
+    /// Checks that one more token can be remembered.
+    pub(super) fn has_room(&mut self, now: UnixMillis, bound: usize) -> Result<(), Error> {
+        if self.0.len() >= bound {
+            self.0.visit(now, VISIT_FULL);
+        }
+        if self.0.len() < bound {
+            return Ok(());
+        }
+        let message = "the memory limiter remembers no further grant, and nothing was granted; raise `MemoryLimiter::answers`, or \
+                       remember grants for a shorter time";
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    pub(super) fn remember(&mut self, token: Fingerprint, grant: &Grant<'_>) {
+        self.0.insert(Granted { token, until: grant.now + grant.ttl, units: grant.units });
+    }
+
+    pub(super) fn tend(&mut self, now: UnixMillis, buckets: usize) {
+        self.0.tend(now, Millis::ZERO, buckets);
+    }
+
+    /// Removes every expired token of a segment. `false` if there is no such segment.
+    pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
+        self.0.sweep(segment, now)
+    }
+}
+
+impl table::Row for Granted {
+    fn fingerprint(&self) -> Fingerprint {
+        self.token
+    }
+
+    fn has_expired(&self, now: UnixMillis) -> bool {
+        self.until <= now
+    }
+
+    /// Does nothing: a clock that is wrong for a moment must not make a grant possible twice.
+    fn expire_by(&mut self, _: UnixMillis) {}
 }
 
 /// The error of a check whose slot could not be given back, because it cannot be remembered.

@@ -62,7 +62,7 @@ impl Full {
     pub(super) fn refused(&self) -> Error {
         let why = match self.when {
             WhenFull::Deny => "takes no further key",
-            _ => "cannot forget a key that holds a slot or a block",
+            _ => "cannot forget a key that holds a slot, a block or a balance",
         };
         Error::new(
             ErrorKind::Refused,
@@ -119,6 +119,8 @@ fn left(rule: &Rule, state: &QuotaState, now: UnixMillis) -> Option<u64> {
             Some(_) => None,
             None => Some(if state.strikes > 0 { 0 } else { ALL }),
         },
+        // Nobody forgets money. `used` is zero once nothing has an effect.
+        (Rule::Balance(_), _) => (rule.standing(state, now).used == 0).then_some(ALL),
         (Rule::Concurrency(_), _) => (remaining == Some(rule.limit())).then_some(ALL),
         // A window that has carried some over may have more left than its limit.
         _ => Some((remaining.unwrap_or_default().saturating_mul(ALL) / rule.limit().max(1)).min(ALL)),

@@ -12,7 +12,8 @@ use super::answers::no_room;
 use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock, no_own_state};
-use crate::limiter::{Block, Check, Operation, Refund, Reply, Settle};
+use crate::algorithm::Lot;
+use crate::limiter::{Block, Check, Grant, Operation, Refund, Reply, Settle};
 use crate::{Charge, Decision, Dimension, Error, Keys, Millis, Policy, PolicyState, Rule, UnixMillis};
 
 /// The rows of one request, with their shards locked.
@@ -41,8 +42,10 @@ impl MemoryLimiter {
         {
             return Err(no_room());
         }
+        let before = check.policy.has_balance().then(|| locked.state());
         let decision = locked.decide(&check)?;
-        locked.first().remember(token, &check, idempotency.ttl, &decision, bounds);
+        let paid = before.map(|before| check.policy.paid(&before, &decision).into());
+        locked.first().remember(token, &check, idempotency.ttl, &decision, paid, bounds);
         Ok(decision)
     }
 
@@ -53,6 +56,7 @@ impl MemoryLimiter {
             Operation::Refund(refund) => self.refund_several(&refund).map(Reply::from),
             Operation::Settle(settle) => self.settle_several(&settle).map(Reply::from),
             Operation::Block(block) => self.block_several(&block).map(Reply::from),
+            Operation::Grant(grant) => self.grant_several(&grant).map(Reply::from),
             Operation::Reset { policy, keys } => self.reset_several(policy, keys).map(Reply::from),
             _ => Err(operation.unsupported()),
         }
@@ -64,6 +68,7 @@ impl MemoryLimiter {
     }
 
     fn refund_several(&self, refund: &Refund<'_>) -> Result<(), Error> {
+        refund.verify()?;
         let Refund { policy, keys, charged_at, now, cost } = *refund;
         self.lock(policy, keys)?.change(now, |state| policy.refund(state, charged_at, now, cost))
     }
@@ -75,11 +80,28 @@ impl MemoryLimiter {
         let bounds = locked.bounds;
         locked.rooms(settle.now)?;
         let charge = locked.first().take_charge(token, settle, bounds)?;
-        if let Some(charge) = charge {
-            locked.settle(settle, &charge)?;
+        if let Some((charge, paid)) = &charge {
+            locked.settle(settle, charge, paid)?;
         }
         let standing = settle.policy.peek(&locked.state(), settle.now, 0);
         Ok(standing.replayed(charge.is_none()))
+    }
+
+    fn grant_several(&self, grant: &Grant<'_>) -> Result<Decision, Error> {
+        grant.verify()?;
+        let Grant { policy, keys, now, .. } = *grant;
+        let mut locked = self.lock(policy, keys)?;
+        let (bounds, token) = (locked.bounds, self.token(locked.fingerprint, grant.token));
+        let replayed = locked.first().was_granted(token, grant)?;
+        if !replayed {
+            if locked.rows.iter().any(|(row, shard)| locked.shards[*shard].1.would_share(*row, bounds)) {
+                return Err(no_own_state("a grant"));
+            }
+            locked.first().has_room_for_grant(grant, bounds)?;
+            locked.change(now, |state| policy.grant(state, grant.units, grant.expires, now))??;
+            locked.first().remember_grant(token, grant);
+        }
+        Ok(policy.peek(&locked.state(), now, 0).replayed(replayed))
     }
 
     fn block_several(&self, block: &Block<'_>) -> Result<(), Error> {
@@ -91,16 +113,16 @@ impl MemoryLimiter {
         };
         let mut blocked = policy.dimensions().iter().zip(&locked.rows).filter(|(dimension, _)| blocks(dimension));
         if blocked.any(|(_, (row, shard))| locked.shards[*shard].1.would_share(*row, locked.bounds)) {
-            return Err(no_own_state());
+            return Err(no_own_state("a block"));
         }
         locked.change(now, |state| policy.block(state, now, span))
     }
 
     fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let mut locked = self.lock(policy, keys)?;
-        for place in 0..locked.rows.len() {
+        for (place, dimension) in policy.dimensions().iter().enumerate() {
             let (row, shard) = locked.rows[place];
-            locked.shards[shard].1.reset(row.own);
+            locked.shards[shard].1.reset(row.own, policy, dimension.quotas());
         }
         Ok(())
     }
@@ -152,9 +174,9 @@ impl Locked<'_> {
         self.change(check.now, |state| check.policy.decide_as(state, check.now, check.cost, check.charge_id()))
     }
 
-    fn settle(&mut self, settle: &Settle<'_>, charge: &Charge) -> Result<(), Error> {
+    fn settle(&mut self, settle: &Settle<'_>, charge: &Charge, paid: &[Lot]) -> Result<(), Error> {
         let actual = settle.cost.unwrap_or(charge.cost);
-        self.change(settle.now, |state| settle.policy.settle(state, charge, settle.now, actual))
+        self.change(settle.now, |state| settle.policy.settle_paid(state, charge, paid, settle.now, actual))
     }
 
     /// What makes room for each row, as [`Shard::room_for`]: none of the request's own rows, and no row twice.
@@ -181,11 +203,12 @@ impl Locked<'_> {
         if after == before {
             return Ok(answer);
         }
-        let lasts = self.policy.expires_after(&after, now);
         let rooms = self.rooms(now)?;
         for ((dimension, (row, shard)), room) in self.policy.dimensions().iter().zip(&self.rows).zip(rooms) {
             let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
-            let is_used = self.policy.part_expires_after(part.clone(), &after, now) > Millis::ZERO;
+            // Each row for its own time: a balance may last for years, and keys beside it come from anyone.
+            let lasts = self.policy.part_expires_after(part.clone(), &after, now);
+            let is_used = lasts > Millis::ZERO;
             if before.0[part.clone()] != after.0[part.clone()] && (is_used || shard.state(*row, self.bounds).is_some())
             {
                 let state = PolicyState(after.0[part].to_vec());

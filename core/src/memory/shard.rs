@@ -1,12 +1,13 @@
 use std::boxed::Box;
+use std::ops::Range;
 
-use super::answers::{Answers, no_room};
+use super::answers::{Answers, Charged, Grants, no_room};
 use super::full::{Full, Shape, Shapes, WhenFull};
 use super::table::{self, Fingerprint, Table};
-use crate::algorithm::{BucketState, WindowState};
-use crate::limiter::{Check, Settle};
+use crate::algorithm::{BucketState, Lot, WindowState};
+use crate::limiter::{Check, Grant, Settle};
 use crate::policy_state::decide_alone;
-use crate::{Charge, Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, Rule, UnixMillis};
+use crate::{Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, Rule, UnixMillis};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -21,6 +22,8 @@ pub(super) struct Shard {
     answers: Answers,
     /// The answers whose charge holds slots. Others cannot crowd them out.
     slots: Answers,
+    /// The tokens of grants.
+    grants: Grants,
     /// Whether keys have shared a state.
     has_shared: bool,
     /// The rules of the states, by which those that have used little are found.
@@ -42,6 +45,8 @@ enum Kept {
     Bucket(Expiry, Shape, BucketState),
     Window(Expiry, Shape, WindowState),
     Other(Expiry, Shape, Box<PolicyState>),
+    /// One with a balance, which no wrong clock makes expire earlier.
+    Balance(Expiry, Shape, Box<PolicyState>),
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
@@ -92,7 +97,8 @@ impl Shard {
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.states.allocated_bytes() + self.answers.allocated_bytes() + self.slots.allocated_bytes()
+        let answers = self.answers.allocated_bytes() + self.slots.allocated_bytes();
+        self.states.allocated_bytes() + answers + self.grants.allocated_bytes()
     }
 
     #[inline]
@@ -155,7 +161,9 @@ impl Shard {
                     match &entry.kept {
                         Kept::Bucket(_, shape, state) => self.shapes.left(*shape, &[QuotaState::Bucket(*state)], now),
                         Kept::Window(_, shape, state) => self.shapes.left(*shape, &[QuotaState::Window(*state)], now),
-                        Kept::Other(_, shape, state) => self.shapes.left(*shape, state.parts(), now),
+                        Kept::Other(_, shape, state) | Kept::Balance(_, shape, state) => {
+                            self.shapes.left(*shape, state.parts(), now)
+                        }
                     }
                 };
                 // The fingerprint is secret, and the number of calls moves on.
@@ -198,13 +206,14 @@ impl Shard {
         room: Option<Fingerprint>,
     ) {
         let lasts = lasts.max(policy.retention());
-        self.states.tend(now, lasts, VISIT);
+        // How long a balance lasts says nothing about the other rows.
+        self.states.tend(now, if policy.has_balance() { policy.retention() } else { lasts }, VISIT);
         let shares = self.would_share(row, bounds);
         self.has_shared |= shares;
         let fingerprint = if shares { row.shared(bounds.keys) } else { row.own };
         let known = self.states.get(fingerprint).map(|entry| entry.kept.expiry());
         let until = Expiry::at(now + lasts);
-        let until = known.map_or(until, |known| known.max(until));
+        let until = known.filter(|_| !policy.has_balance()).map_or(until, |known| known.max(until));
         self.insert(row, fingerprint, state, until, policy, room);
     }
 
@@ -223,8 +232,10 @@ impl Shard {
         if self.has_no_slot(check, bounds) && self.peek(row, check, bounds).is_allowed() {
             return Err(no_room());
         }
+        let before = if check.policy.has_balance() { self.state(row, bounds) } else { None };
         let decision = self.decide(row, check, bounds)?;
-        self.remember(token, check, ttl, &decision, bounds);
+        let paid = before.map(|before| check.policy.paid(&before, &decision).into());
+        self.remember(token, check, ttl, &decision, paid, bounds);
         Ok(decision)
     }
 
@@ -253,20 +264,35 @@ impl Shard {
         check: &Check<'_>,
         ttl: Millis,
         decision: &Decision,
+        paid: Option<Box<[Lot]>>,
         bounds: Bounds<'_>,
     ) {
         if decision.is_allowed() && check.cost > 0 {
-            self.answers(check.policy).remember(token, check, ttl, decision, bounds.answers);
+            self.answers(check.policy).remember(token, check, ttl, decision, paid, bounds.answers);
         }
     }
 
-    /// The charge with a token, which counts as settled from now on. `None` if it was settled before.
+    /// Whether a grant with this token was made before.
+    pub(super) fn was_granted(&mut self, token: Fingerprint, grant: &Grant<'_>) -> Result<bool, Error> {
+        self.grants.has(token, grant)
+    }
+
+    /// Checks that the token of a grant can be remembered.
+    pub(super) fn has_room_for_grant(&mut self, grant: &Grant<'_>, bounds: Bounds<'_>) -> Result<(), Error> {
+        self.grants.has_room(grant.now, bounds.answers)
+    }
+
+    pub(super) fn remember_grant(&mut self, token: Fingerprint, grant: &Grant<'_>) {
+        self.grants.remember(token, grant);
+    }
+
+    /// The charge with a token and what a balance paid of it, which counts as settled from now on. `None` if it was settled before.
     pub(super) fn take_charge(
         &mut self,
         token: Fingerprint,
         settle: &Settle<'_>,
         bounds: Bounds<'_>,
-    ) -> Result<Option<Charge>, Error> {
+    ) -> Result<Option<Charged>, Error> {
         self.answers(settle.policy).take_charge(token, settle, bounds.answers)
     }
 
@@ -313,15 +339,20 @@ impl Shard {
         }
     }
 
-    pub(super) fn reset(&mut self, fingerprint: Fingerprint) {
-        self.states.remove(fingerprint);
+    /// Removes a state, but for the balance among these quotas of the policy.
+    pub(super) fn reset(&mut self, fingerprint: Fingerprint, policy: &Policy, quotas: Range<usize>) {
+        match self.states.get_mut(fingerprint) {
+            Some(Entry { kept: Kept::Balance(_, _, state), .. }) => policy.reset_part(quotas, state),
+            _ => self.states.remove(fingerprint),
+        }
     }
 
     /// Removes what has expired from one segment of each table. `false` if no table has such a segment.
     pub(super) fn sweep(&mut self, segment: usize, now: UnixMillis) -> bool {
         let states = self.states.sweep(segment, now);
         let answers = self.answers.sweep(segment, now);
-        self.slots.sweep(segment, now) || states || answers
+        let grants = self.grants.sweep(segment, now);
+        self.slots.sweep(segment, now) || states || answers || grants
     }
 
     /// Continues a pass over the tables, or begins one if it is due.
@@ -329,6 +360,7 @@ impl Shard {
         self.states.tend(now, Millis::ZERO, VISIT_OTHER);
         self.answers.tend(now, Millis::ZERO, VISIT_OTHER);
         self.slots.tend(now, Millis::ZERO, VISIT_OTHER);
+        self.grants.tend(now, VISIT_OTHER);
     }
 
     /// Counts a call. Every 64th call gets its number, and must visit another shard.
@@ -350,6 +382,9 @@ impl table::Row for Entry {
     }
 
     fn expire_by(&mut self, latest: UnixMillis) {
+        if matches!(self.kept, Kept::Balance(..)) {
+            return;
+        }
         let expiry = self.kept.expiry_mut();
         *expiry = (*expiry).min(Expiry::at(latest));
     }
@@ -360,6 +395,9 @@ impl Kept {
         match state.parts() {
             [QuotaState::Bucket(state)] => Self::Bucket(expiry, shape, *state),
             [QuotaState::Window(state)] => Self::Window(expiry, shape, *state),
+            parts if parts.iter().any(|part| matches!(part, QuotaState::Balance(_))) => {
+                Self::Balance(expiry, shape, Box::new(state))
+            }
             _ => Self::Other(expiry, shape, Box::new(state)),
         }
     }
@@ -368,25 +406,34 @@ impl Kept {
         match self {
             Self::Bucket(_, _, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
             Self::Window(_, _, state) => PolicyState::of_one(QuotaState::Window(*state)),
-            Self::Other(_, _, state) => PolicyState::clone(state),
+            Self::Other(_, _, state) | Self::Balance(_, _, state) => PolicyState::clone(state),
         }
     }
 
     const fn expiry(&self) -> Expiry {
         match self {
-            Self::Bucket(expiry, ..) | Self::Window(expiry, ..) | Self::Other(expiry, ..) => *expiry,
+            Self::Bucket(expiry, ..)
+            | Self::Window(expiry, ..)
+            | Self::Other(expiry, ..)
+            | Self::Balance(expiry, ..) => *expiry,
         }
     }
 
     const fn shape(&self) -> Shape {
         match self {
-            Self::Bucket(_, shape, _) | Self::Window(_, shape, _) | Self::Other(_, shape, _) => *shape,
+            Self::Bucket(_, shape, _)
+            | Self::Window(_, shape, _)
+            | Self::Other(_, shape, _)
+            | Self::Balance(_, shape, _) => *shape,
         }
     }
 
     const fn expiry_mut(&mut self) -> &mut Expiry {
         match self {
-            Self::Bucket(expiry, ..) | Self::Window(expiry, ..) | Self::Other(expiry, ..) => expiry,
+            Self::Bucket(expiry, ..)
+            | Self::Window(expiry, ..)
+            | Self::Other(expiry, ..)
+            | Self::Balance(expiry, ..) => expiry,
         }
     }
 
@@ -406,6 +453,12 @@ impl Kept {
                 *expiry = expiry.renewed(check);
                 decide_alone(rule, state, now, cost)
             }
+            (Self::Balance(until, _, state), _) => {
+                let decision = check.policy.decide_as(state, now, cost, check.charge_id());
+                // What is spent does not last any more.
+                *until = Expiry::at(now + check.policy.expires_after(state, now).max(check.policy.retention()));
+                decision
+            }
             _ => self.update(self.expiry().renewed(check), |state| {
                 check.policy.decide_as(state, now, cost, check.charge_id())
             }),
@@ -415,7 +468,7 @@ impl Kept {
     /// Changes the state and sets its expiry.
     #[inline]
     fn update<T>(&mut self, expiry: Expiry, change: impl FnOnce(&mut PolicyState) -> T) -> T {
-        if let Self::Other(until, _, state) = self {
+        if let Self::Other(until, _, state) | Self::Balance(until, _, state) = self {
             *until = expiry;
             return change(state);
         }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::algorithm::MAX_UNITS;
 use crate::document::Item;
 use crate::quota::PART_MARK;
 use crate::suggestion::Suggestion;
@@ -15,29 +16,37 @@ pub(super) struct AlgorithmFields {
     pub(super) name: &'static str,
     /// [`Rule::number`](crate::Rule::number).
     number: u8,
-    /// The fields of its numbers, and the place of each among the [parameters](crate::Rule::parameters).
+    /// The fields of its numbers and flags, and the place of each among the [parameters](crate::Rule::parameters).
     pub(super) fields: &'static [(&'static str, usize)],
 }
 
 /// The number of a penalty, which has no limit, and of a block.
 const PENALTY: u8 = 7;
 
-/// The only field that is a flag, and may be left out.
-pub(super) const RETURNS_COST: &str = "returns_cost";
+/// The number of a balance.
+const BALANCE: u8 = 9;
+
+/// The fields that are flags, and may be left out.
+pub(super) const FLAGS: &[&str] = &["returns_cost", "covers"];
 
 const WINDOW: &[(&str, usize)] = &[("limit", 0), ("window_ms", 1)];
 const BUCKET: &[(&str, usize)] = &[("capacity", 0), ("refill", 2), ("per_ms", 1)];
 
-pub(super) const ALGORITHMS: [AlgorithmFields; 9] = [
+pub(super) const ALGORITHMS: [AlgorithmFields; 10] = [
     AlgorithmFields { name: "fixed_window", number: 1, fields: WINDOW },
     AlgorithmFields { name: "sliding_window", number: 2, fields: WINDOW },
     AlgorithmFields { name: "sliding_log", number: 3, fields: WINDOW },
     AlgorithmFields { name: "token_bucket", number: 4, fields: BUCKET },
     AlgorithmFields { name: "leaky_bucket", number: 5, fields: BUCKET },
-    AlgorithmFields { name: "concurrency", number: 6, fields: &[("limit", 0), ("lifetime_ms", 1), (RETURNS_COST, 2)] },
+    AlgorithmFields {
+        name: "concurrency",
+        number: 6,
+        fields: &[("limit", 0), ("lifetime_ms", 1), ("returns_cost", 2)],
+    },
     AlgorithmFields { name: "penalty", number: PENALTY, fields: &[("base_ms", 1), ("factor", 2), ("cap_ms", 0)] },
     AlgorithmFields { name: "block", number: PENALTY, fields: &[("cap_ms", 0)] },
     AlgorithmFields { name: "calendar_window", number: CALENDAR, fields: &[("limit", 0)] },
+    AlgorithmFields { name: "balance", number: BALANCE, fields: &[("max", 0), ("covers", 2)] },
 ];
 
 /// The number of a calendar window, whose further fields are those of a calendar.
@@ -116,13 +125,15 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
     if known.number == CALENDAR {
         fields.extend(CALENDAR_FIELDS);
     }
-    // A penalty has no limit.
-    fields.extend(more.iter().filter(|_| known.number != PENALTY));
+    // A penalty has no limit, and what a balance holds is granted.
+    fields.extend(more.iter().filter(|_| ![PENALTY, BALANCE].contains(&known.number)));
     item.only(&fields)?;
     let mut parameters = [0; 3];
     for (field, place) in known.fields {
         parameters[*place] = match *field {
-            RETURNS_COST => item.has(RETURNS_COST)?.into(),
+            flag if FLAGS.contains(&flag) => item.has(flag)?.into(),
+            // The only number with a default.
+            "max" => item.field("max").map_or(Ok(MAX_UNITS), |max| max.number())?,
             field => item.required(field)?.number()?,
         };
     }

@@ -77,6 +77,7 @@ impl PolicyParts {
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             known_until: super::known_until(&quotas),
+            balance: quotas.iter().position(super::is_balance),
             dimensions: dimensions.into(),
             group,
             place_by_key,

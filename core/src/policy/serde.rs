@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Error as _, Serialize, SerializeMap as _, Serializer};
 
-use super::fields::{ALGORITHMS, CALENDAR, RETURNS_COST, policy, quota};
+use super::fields::{ALGORITHMS, CALENDAR, FLAGS, policy, quota};
 #[cfg(feature = "calendar")]
 use crate::Rule;
 use crate::document::{Item, Node, Source};
@@ -73,8 +73,8 @@ impl Serialize for Quota {
         let known = ALGORITHMS.iter().filter(|known| known.name == algorithm);
         for (field, place) in known.flat_map(|known| known.fields) {
             match (*field, parameters[*place]) {
-                (RETURNS_COST, 0) => {}
-                (RETURNS_COST, _) => table.serialize_entry(field, &true)?,
+                (flag, 0) if FLAGS.contains(&flag) => {}
+                (flag, _) if FLAGS.contains(&flag) => table.serialize_entry(field, &true)?,
                 (_, number) => table.serialize_entry(field, &number)?,
             }
         }

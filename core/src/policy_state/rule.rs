@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::QuotaState;
 use crate::algorithm::{
-    Algorithm as _, BucketState, CalendarState, Inspect, PenaltyState, SlidingState, Standing, Step, WindowState,
+    Algorithm as _, BalanceState, BucketState, CalendarState, Inspect, PenaltyState, SlidingState, Standing, Step,
+    WindowState,
 };
 use crate::decision::{Decision, QuotaStatus};
 use crate::limiter::ChargeId;
@@ -26,6 +27,7 @@ macro_rules! dispatch {
             (Rule::Concurrency($algorithm), QuotaState::Slots($inner)) => $call,
             (Rule::Penalty($algorithm), QuotaState::Penalty($inner)) => $call,
             (Rule::CalendarWindow($algorithm), QuotaState::Calendar($inner)) => $call,
+            (Rule::Balance($algorithm), QuotaState::Balance($inner)) => $call,
             _ => $none,
         }
     };
@@ -41,6 +43,7 @@ impl Rule {
             Self::Concurrency(_) => QuotaState::Slots(Vec::new()),
             Self::Penalty(_) => QuotaState::Penalty(PenaltyState::default()),
             Self::CalendarWindow(_) => QuotaState::Calendar(CalendarState::default()),
+            Self::Balance(_) => QuotaState::Balance(BalanceState::default()),
         }
     }
 
@@ -90,7 +93,7 @@ impl Rule {
     }
 
     #[inline]
-    pub(super) fn standing(&self, state: &QuotaState, now: UnixMillis) -> Standing {
+    pub(crate) fn standing(&self, state: &QuotaState, now: UnixMillis) -> Standing {
         dispatch!(self, state, |rule, inner| rule.standing(inner, now), self.nothing_left())
     }
 
@@ -100,6 +103,7 @@ impl Rule {
                 Step::Denied { retry_after } => QuotaStatus::blocked(retry_after),
                 _ => QuotaStatus::unknown(1),
             },
+            (Self::Balance(_), _) => QuotaStatus::from(self.standing(state, now)).paying(0),
             // A slot may be given back at any time.
             (Self::Concurrency(_), _) => Standing { drain: 0, ..self.standing(state, now) }.into(),
             _ => self.standing(state, now).into(),
@@ -119,7 +123,7 @@ impl QuotaState {
             Self::Sliding(state) => Some(Self::Sliding(*state)),
             Self::Bucket(state) => Some(Self::Bucket(*state)),
             Self::Calendar(state) => Some(Self::Calendar(*state)),
-            Self::Log(_) | Self::Slots(_) | Self::Penalty(_) => None,
+            Self::Log(_) | Self::Slots(_) | Self::Penalty(_) | Self::Balance(_) => None,
         }
     }
 }

@@ -94,6 +94,7 @@ impl Operation<'_> {
             Self::Check(check) => applied.decision(check).map(Reply::from),
             Self::Peek(check) => standing(check.policy, applied, check.cost).map(Reply::from),
             Self::Settle(settle) => standing(settle.policy, applied, 0).map(Reply::from),
+            Self::Grant(grant) => standing(grant.policy, applied, 0).map(Reply::from),
             Self::Lend(check, _) => match applied {
                 Applied::Replied(reply @ Reply::Lent(_)) => Ok(reply),
                 plain => plain.decision(check).map(|decision| Answer::from(decision).into()),
@@ -111,7 +112,7 @@ pub enum Applied {
     /// The state before the step, from which the driver computes the decision.
     Before {
         /// The state before the step, or `None` if nothing was stored. For a repeated idempotency token, the state before the
-        /// first check with it. For a settlement, the state after it.
+        /// first check with it. For a settlement and a grant, the state after it.
         previous: Option<PolicyState>,
         /// The instant at which the store applied the operation, by the clock that it uses. For a repeated idempotency token,
         /// the instant of the first check, so that the driver computes the first decision again:
@@ -121,8 +122,11 @@ pub enum Applied {
         cost: u64,
         /// Whether the store admitted the request. Only a check's answer uses it.
         admitted: bool,
-        /// Whether this is an earlier answer: the check's token is remembered, or the charge is settled already.
+        /// Whether this is an earlier answer: the check's or the grant's token is remembered, or the charge is settled already.
         replayed: bool,
+        /// What a balance paid of an admitted request. For a repeated idempotency token, what it paid of the first check. 0 for a
+        /// policy without a balance.
+        from_balance: u64,
     },
 }
 
@@ -138,16 +142,25 @@ impl Applied {
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the state is not one of the policy's, or this library decides otherwise than the store did.
     pub fn decision(self, check: &Check<'_>) -> Result<Decision, Error> {
-        let (previous, now, cost, admitted, replayed) = match self {
+        let (previous, now, cost, admitted, replayed, paid) = match self {
             Self::Replied(reply) => return reply.decision(),
-            Self::Before { previous, now, cost, admitted, replayed } => (previous, now, cost, admitted, replayed),
+            Self::Before { previous, now, cost, admitted, replayed, from_balance } => {
+                (previous, now, cost, admitted, replayed, from_balance)
+            }
         };
         let mut state = known_state(check.policy, previous, now)?;
         let decision = check.policy.decide_as(&mut state, now, cost, check.charge_id());
+        let paid_by = |decision: Decision, units| match check.policy.balance_place() {
+            Some(place) => decision.paid_by(place, units),
+            None => decision,
+        };
         match (admitted == decision.is_allowed(), replayed) {
-            (true, replayed) => Ok(decision.replayed(replayed)),
+            (true, false) if admitted && paid != decision.from_balance() => {
+                Err(other_payment(paid, decision.from_balance()))
+            }
+            (true, replayed) => Ok(paid_by(decision, paid).replayed(replayed)),
             // The limits have changed since the token's first answer. It holds, but its waits are unknown.
-            (false, true) => Ok(decision.overruled(admitted).replayed(true)),
+            (false, true) => Ok(paid_by(decision.overruled(admitted), paid).replayed(true)),
             (false, false) => Err(disagreement(admitted, decision.status())),
         }
     }
@@ -197,6 +210,15 @@ fn known_state(policy: &Policy, state: Option<PolicyState>, now: UnixMillis) -> 
     let Some(state) = state else { return Ok(policy.initial_state()) };
     policy.verify(&state, now)?;
     Ok(state)
+}
+
+#[cold]
+fn other_payment(paid: u64, here: u64) -> Error {
+    let what = alloc::format!(
+        "the store and this library disagree on what a balance pays (by the store: {paid}, here: {here}); do all clients of \
+         this store run the same version of Tidegate?"
+    );
+    Error::new(ErrorKind::Corrupt, what)
 }
 
 fn disagreement(admitted: bool, decided: Status) -> Error {

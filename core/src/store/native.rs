@@ -31,6 +31,7 @@ impl Capabilities {
         refund: false,
         reset: false,
         block: false,
+        grant: false,
         idempotency: false,
         lends: false,
         borrows: false,

@@ -179,8 +179,8 @@ impl Operation<'_> {
     /// swapped in.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement and
-    /// a loan: such stores remember no charges. A reset is [`Versioned::delete`].
+    /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement, a
+    /// grant and a loan: such stores remember no charges. A reset is [`Versioned::delete`].
     pub fn change(&self, stored: Option<&[u8]>) -> Result<Changed, Error> {
         let (policy, now) = (self.policy(), self.now());
         let before = match stored {
@@ -199,7 +199,7 @@ impl Operation<'_> {
                 policy.block(&mut state, now, block.span);
                 policy.peek(&state, now, 0)
             }
-            Self::Lend(..) | Self::Settle(_) | Self::Reset { .. } => return Err(self.unsupported()),
+            Self::Lend(..) | Self::Settle(_) | Self::Grant(_) | Self::Reset { .. } => return Err(self.unsupported()),
         };
         // A state that is unused by now still has to overwrite the stored one.
         let value = (state != before).then(|| (policy.encode(&state), policy.expires_after(&state, now) + SLACK));
@@ -209,7 +209,7 @@ impl Operation<'_> {
 
 impl<S: Versioned> Limiter for VersionedLimiter<S> {
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        self.store.capabilities().grant(false)
     }
 
     /// Reads the state, changes it, and swaps it in if it differs.

@@ -161,7 +161,7 @@ impl Atomic for Disagreeing {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {
         let replayed = matches!(operation, Operation::Check(Check { idempotency: Some(_), .. }));
-        Ok(Applied::Before { previous: None, now: NOW, cost: 1, admitted: false, replayed })
+        Ok(Applied::Before { previous: None, now: NOW, cost: 1, admitted: false, replayed, from_balance: 0 })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tests of the core. They are one program, because each program would be compiled and linked with everything again.
 
+mod balance;
 mod block;
 mod calendars;
 mod charges;

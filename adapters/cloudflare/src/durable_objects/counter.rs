@@ -9,7 +9,7 @@ use crate::durable_objects::bytes::from_hex;
 use crate::durable_objects::cache::Cache;
 use crate::durable_objects::found::Found;
 use crate::durable_objects::rows::{Row, Rows};
-use crate::durable_objects::token::{First, Token};
+use crate::durable_objects::token::{First, Granted, Token};
 use crate::durable_objects::wire::{Action, Call, Known, Reply, apart};
 
 /// The counts of one object: its rows, with recently used ones in memory.
@@ -131,6 +131,7 @@ impl<R: Rows> Counter<R> {
             Action::Settle { token } => self.settle(call, token, Some(call.cost), now, clock),
             Action::Release { token } => self.settle(call, token, None, now, clock),
             Action::Block { span } => self.block(call, span, now, clock),
+            Action::Grant { token, ttl, expires } => self.grant(call, token, ttl, expires, now, clock),
             Action::Delete => self.delete(call, now, clock),
         }
     }
@@ -147,6 +148,7 @@ impl<R: Rows> Counter<R> {
         }
         let mut found = self.find(call, now)?;
         let mut state = found.state();
+        let before = (once.is_some() && call.policy.has_balance()).then(|| state.clone());
         let answer = match call.action {
             Action::Lend(question) => found.lend(call, &mut state, now, &question),
             _ => {
@@ -162,7 +164,8 @@ impl<R: Rows> Counter<R> {
             && call.cost > 0
         {
             let decision = answer.decision.clone();
-            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision };
+            let paid = before.map_or_else(Vec::new, |before| call.policy.paid(&before, &decision));
+            let first = First { until: now + *ttl, cost: call.cost, settled: false, decision, paid };
             rows.push((name, first.row(clock + (*ttl).max(call.min_ttl))));
         }
         self.save(rows, clock)?;
@@ -200,7 +203,7 @@ impl<R: Rows> Counter<R> {
             return Ok(call.policy.peek(&state, now, 0).replayed(true).into());
         }
         let charge = Charge { id: token.charge_id(), at: first.decision.decided_at(), cost: first.cost };
-        call.policy.settle(&mut state, &charge, now, actual.unwrap_or(charge.cost));
+        call.policy.settle_paid(&mut state, &charge, &first.paid, now, actual.unwrap_or(charge.cost));
         let mut rows = found.rows_after(call, &state, now, clock);
         rows.push((&name, First { settled: true, ..first }.row(expires)));
         self.save(rows, clock)?;
@@ -215,10 +218,40 @@ impl<R: Rows> Counter<R> {
         Ok(call.policy.peek(&state, now, 0).into())
     }
 
-    /// Resets the counts, even of a row that cannot be read.
+    /// Grants units, unless the token is remembered.
+    fn grant(
+        &mut self,
+        call: &Call<'_>,
+        token: Token,
+        ttl: Millis,
+        expires: UnixMillis,
+        now: UnixMillis,
+        clock: UnixMillis,
+    ) -> Result<Answer, Error> {
+        let name = token.grant_row(&call.rows);
+        let before = self.row(&name)?.map(|row| Granted::decode(&row.value)).transpose()?;
+        let found = self.find(call, now)?;
+        let mut state = found.state();
+        if let Some(before) = before.filter(|before| before.until > now) {
+            return match before.units == call.cost {
+                true => Ok(call.policy.peek(&state, now, 0).replayed(true).into()),
+                false => Err(Error::token_reused()),
+            };
+        }
+        call.policy.grant(&mut state, call.cost, expires, now)?;
+        let mut rows = found.rows_after(call, &state, now, clock);
+        let granted = Granted { until: now + ttl, units: call.cost };
+        rows.push((&name, granted.row(clock + ttl.max(call.min_ttl))));
+        self.save(rows, clock)?;
+        Ok(call.policy.peek(&state, now, 0).into())
+    }
+
+    /// Resets the counts, even of a row that cannot be read, but for a balance.
     fn delete(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
         for (place, name) in call.rows.iter().enumerate() {
-            match self.lent(call.part(place), name)? {
+            let policy = call.part(place);
+            let kept = if policy.has_balance() { self.balance(policy, name)? } else { self.lent(policy, name)? };
+            match kept {
                 Some(row) => self.save(vec![(name, row)], clock)?,
                 None => {
                     self.rows.remove(name)?;
@@ -227,6 +260,15 @@ impl<R: Rows> Counter<R> {
             }
         }
         Ok(call.policy.peek(&call.policy.initial_state(), now, 0).into())
+    }
+
+    /// What a reset keeps of a row with a balance. A row that cannot be read stays: it is money.
+    fn balance(&mut self, policy: &Policy, name: &str) -> Result<Option<Row>, Error> {
+        let Some(row) = self.row(name)? else { return Ok(None) };
+        // A reset carries no time, so it checks no state for plausibility.
+        let mut state = policy.decode(&row.value, UnixMillis::MAX)?;
+        policy.reset(&mut state);
+        Ok(Some(Row { value: policy.encode(&state), ..row.clone() }))
     }
 
     /// What a reset keeps of a row: units that are lent may still be spent, so they stay charged.

@@ -5,12 +5,14 @@
 //! | status (2 bits), whether it is a replay, whether the wait is known | 1 |
 //! | binding quota, instant, delay; the wait if it is known | 1 to 10 each |
 //! | for each quota: limit, remaining + 1, time until the reset + 1; 0 for one that is unknown | 1 to 10 each |
+//! | if a balance paid, which the first byte tells: its place among the quotas, the units | 1 to 10 each |
 
 use tidegate_core::internal::leb128::{put, take};
 use tidegate_core::{Decision, Error, ErrorKind, Millis, Policy, QuotaStatus, Status, UnixMillis};
 
 const REPLAY: u8 = 4;
 const WAITS: u8 = 8;
+const PAID: u8 = 16;
 
 /// Encodes a decision, without its origin: some 15 bytes for one quota.
 pub(crate) fn encode(decision: &Decision) -> Vec<u8> {
@@ -22,7 +24,9 @@ pub(crate) fn encode(decision: &Decision) -> Vec<u8> {
     };
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     let mut out = Vec::with_capacity(32);
-    out.push(status | flag(decision.is_replay(), REPLAY) | flag(decision.retry_after().is_some(), WAITS));
+    let payer = decision.quotas().iter().enumerate().find(|(_, quota)| quota.paid() > 0);
+    let flags = flag(decision.is_replay(), REPLAY) | flag(payer.is_some(), PAID);
+    out.push(status | flags | flag(decision.retry_after().is_some(), WAITS));
     put(&mut out, decision.binding_index() as u64);
     put(&mut out, decision.decided_at().get());
     put(&mut out, decision.delay().get());
@@ -34,6 +38,10 @@ pub(crate) fn encode(decision: &Decision) -> Vec<u8> {
         put(&mut out, quota.limit());
         put(&mut out, or_unknown(quota.remaining()));
         put(&mut out, or_unknown(quota.reset_after().map(Millis::get)));
+    }
+    if let Some((place, quota)) = payer {
+        put(&mut out, place as u64);
+        put(&mut out, quota.paid());
     }
     out
 }
@@ -68,7 +76,12 @@ fn read(mut rest: &[u8], count: usize) -> Option<Decision> {
         let (limit, room, reset) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
         quotas.push(QuotaStatus::new(limit, room.checked_sub(1), reset.checked_sub(1).map(Millis::new)));
     }
-    if *flags >= 2 * WAITS || !rest.is_empty() {
+    if flags & PAID != 0 {
+        let (place, units) = (take(&mut rest)?, take(&mut rest)?);
+        let payer = quotas.get_mut(usize::try_from(place).ok()?).filter(|_| status == Status::Allowed && units > 0)?;
+        *payer = payer.paying(units);
+    }
+    if *flags >= 2 * PAID || !rest.is_empty() {
         return None;
     }
     let wait = if status == Status::Allowed { Some(delay) } else { retry_after };
@@ -161,7 +174,7 @@ mod tests {
         let bytes = encode(&policy.decide(&mut policy.initial_state(), UnixMillis::new(0), 1));
         assert_eq!(bytes.len(), 8);
         assert!(decode(&bytes, &policy).is_ok());
-        for (place, byte) in [(0, 3), (0, 16), (1, 1)] {
+        for (place, byte) in [(0, 3), (0, 16), (0, 32), (1, 1)] {
             let mut other = bytes.clone();
             other[place] = byte;
             assert_eq!(decode(&other, &policy).unwrap_err().kind(), ErrorKind::Corrupt, "{place} {byte}");

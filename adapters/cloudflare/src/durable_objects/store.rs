@@ -5,7 +5,9 @@ use std::future::Future;
 use tidegate_core::internal::Batches;
 use tidegate_core::lending::Answer;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter};
-use tidegate_core::{Capabilities, Check, Dimensions, Error, ErrorKind, MaybeSend, MaybeSync, Millis, Operation};
+use tidegate_core::{
+    Capabilities, Check, Dimensions, Error, ErrorKind, Grant, MaybeSend, MaybeSync, Millis, Operation,
+};
 
 use crate::durable_objects::bytes::to_hex;
 use crate::durable_objects::config::{Clock, Config, Jurisdiction, Placement};
@@ -137,6 +139,9 @@ fn asked(operation: Operation<'_>) -> Result<(Action, Check<'_>), Error> {
         Operation::Peek(_) => (Action::Peek, check),
         Operation::Refund(refund) => (Action::Refund { charged_at: refund.charged_at }, check),
         Operation::Block(block) => (Action::Block { span: block.span }, check),
+        Operation::Grant(Grant { token, ttl, expires, units, .. }) => {
+            (Action::Grant { token: Token::of(token), ttl, expires }, check.cost(units))
+        }
         Operation::Settle(settle) => {
             let token = Token::of(settle.token);
             match settle.cost {
@@ -198,7 +203,7 @@ impl<N: Namespace> Atomic for DurableObjects<N> {
 }
 
 /// An object decides exactly on all that it stores: on one key of a policy, or on all keys of a group.
-pub const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped).lends(true);
+pub const CAPABILITIES: Capabilities = Capabilities::EXACT.dimensions(Dimensions::Grouped).lends(true).grant(true);
 
 fn without_a_group() -> Error {
     let message =

@@ -1,5 +1,6 @@
 //! Idempotency tokens, and the first answers to checks with them.
 
+use tidegate_core::algorithm::{Balance, Lot};
 use tidegate_core::internal::sha256;
 use tidegate_core::{ChargeId, Decision, Error, ErrorKind, Policy, UnixMillis};
 
@@ -20,11 +21,25 @@ pub(crate) struct First {
     /// Whether the charge is settled.
     pub(crate) settled: bool,
     pub(crate) decision: Decision,
+    /// What a balance paid. Not of a settled charge.
+    pub(crate) paid: Vec<Lot>,
+}
+
+/// What was granted under a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    /// It is remembered before this instant.
+    pub(crate) until: UnixMillis,
+    pub(crate) units: u64,
 }
 
 /// The first byte of a stored answer, whose charge is not settled, or is.
 const CHARGED: u8 = 0x10;
 const SETTLED: u8 = 0x11;
+/// The same of a charge that is not settled, of which a balance paid a part.
+const PAID: u8 = 0x12;
+/// The first byte of a stored grant.
+const GRANTED: u8 = 0x20;
 
 impl Token {
     pub(crate) fn of(token: &str) -> Self {
@@ -34,12 +49,21 @@ impl Token {
 
     /// The name of the row with the first answer to a check of these rows. No other row's name begins like this.
     pub(crate) fn row(self, rows: &[&str]) -> String {
+        self.name("once:", rows)
+    }
+
+    /// The name of the row with what was granted under it.
+    pub(crate) fn grant_row(self, rows: &[&str]) -> String {
+        self.name("grant:", rows)
+    }
+
+    fn name(self, kind: &str, rows: &[&str]) -> String {
         let token = match rows {
             [_] => self,
             // Rows of one group differ in their ends only.
             _ => Self::of(&[&to_hex(&self.0), "\n", &rows.join("\n")].concat()),
         };
-        ["once:", &to_hex(&token.0), ":", rows[0]].concat()
+        [kind, &to_hex(&token.0), ":", rows[0]].concat()
     }
 
     /// The identity of the charge with this token.
@@ -52,8 +76,19 @@ impl Token {
 impl First {
     /// Its row.
     pub(crate) fn row(&self, expires: UnixMillis) -> Row {
-        let mut value = vec![if self.settled { SETTLED } else { CHARGED }];
+        let paid = if self.settled { &[][..] } else { &self.paid };
+        let kind = match (self.settled, paid) {
+            (true, _) => SETTLED,
+            (false, []) => CHARGED,
+            (false, _) => PAID,
+        };
+        let mut value = vec![kind];
         put(&mut value, [self.until.get(), self.cost]);
+        if kind == PAID {
+            // A balance has at most 64 lots.
+            value.push(paid.len().to_le_bytes()[0]);
+            paid.iter().for_each(|lot| put(&mut value, [lot.units, lot.expires.get()]));
+        }
         value.extend(decision::encode(&self.decision));
         Row { value, leased: Vec::new(), expires }
     }
@@ -63,11 +98,42 @@ impl First {
     pub(crate) fn decode(bytes: &[u8], policy: &Policy) -> Result<Self, Error> {
         let mut rest = CallReader { bytes, kind: ErrorKind::Corrupt };
         let settled = match rest.take()? {
-            [CHARGED] => false,
+            [CHARGED | PAID] => false,
             [SETTLED] => true,
             _ => return Err(rest.error("the row of a token is not one")),
         };
         let (until, cost) = (rest.instant()?, rest.u64()?);
-        Ok(Self { until, cost, settled, decision: decision::decode(rest.bytes, policy)? })
+        let mut paid = Vec::new();
+        if bytes.first() == Some(&PAID) {
+            let [count] = rest.take()?;
+            if usize::from(count) > Balance::MAX_LOTS {
+                return Err(rest.error("too many lots"));
+            }
+            for _ in 0..count {
+                paid.push(Lot { units: rest.u64()?, expires: rest.instant()? });
+            }
+        }
+        Ok(Self { until, cost, settled, paid, decision: decision::decode(rest.bytes, policy)? })
+    }
+}
+
+impl Granted {
+    /// Its row.
+    pub(crate) fn row(self, expires: UnixMillis) -> Row {
+        let mut value = vec![GRANTED];
+        put(&mut value, [self.until.get(), self.units]);
+        Row { value, leased: Vec::new(), expires }
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for the value of a row that [`Granted::row`] does not make.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = CallReader { bytes, kind: ErrorKind::Corrupt };
+        if rest.take()? != [GRANTED] {
+            return Err(rest.error("the row of a grant is not one"));
+        }
+        let granted = Self { until: rest.instant()?, units: rest.u64()? };
+        rest.end()?;
+        Ok(granted)
     }
 }

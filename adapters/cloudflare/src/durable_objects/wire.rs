@@ -11,6 +11,7 @@
 //! | for a refund: when it was charged | 8 |
 //! | for a settlement: the token's hash; the cost is the actual one | 16 |
 //! | for a block: its length, 0 to end one | 8 |
+//! | for a grant: the token's hash, how long to remember it, when the units expire; the cost is the units | 16, 8, 8 |
 //! | for a question of a borrower: what it wants, in which time, the same again, the lifetime; then, of its last loan: number, given back, kept | 8, 8, 8, 8; 8, 8, 8 or nothing |
 //! | for one that owes units, before its last loan | 8 |
 //!
@@ -117,6 +118,12 @@ pub(crate) enum Action {
     Block {
         span: Millis,
     },
+    /// Grants units to the balance: the call's cost.
+    Grant {
+        token: Token,
+        ttl: Millis,
+        expires: UnixMillis,
+    },
 }
 
 /// An idempotency token, and how long its first answer is kept.
@@ -170,6 +177,10 @@ impl<'a> Call<'a> {
         match self.action {
             Action::Refund { charged_at } => put(&mut out, [charged_at.get()]),
             Action::Block { span } => put(&mut out, [span.get()]),
+            Action::Grant { token, ttl, expires } => {
+                out.extend(token.0);
+                put(&mut out, [ttl.get(), expires.get()]);
+            }
             Action::Settle { token } | Action::Release { token } => out.extend(token.0),
             Action::Lend(Question { wanted, within, owed, lifetime, back }) => {
                 put(&mut out, [wanted, within.get(), wanted, lifetime.get()]);
@@ -219,6 +230,7 @@ impl<'a> Call<'a> {
             6 => Action::Settle { token: Token(rest.take()?) },
             7 => Action::Release { token: Token(rest.take()?) },
             8 => Action::Block { span: rest.millis()? },
+            9 => Action::Grant { token: Token(rest.take()?), ttl: rest.millis()?, expires: rest.instant()? },
             _ => return Err(rest.error("an unknown action")),
         };
         if version != action.version() {
@@ -244,6 +256,7 @@ impl Action {
             Self::Settle { .. } => 6,
             Self::Release { .. } => 7,
             Self::Block { .. } => 8,
+            Self::Grant { .. } => 9,
         }
     }
 }

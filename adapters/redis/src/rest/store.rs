@@ -44,7 +44,7 @@ pub struct Rest<T> {
     progress: Progress,
     scripts: Scripts,
     /// Whether the database has run each [`Script`]. Until then, it is sent: the first decision must not take twice as long as others.
-    has_script: [AtomicBool; 3],
+    has_script: [AtomicBool; 4],
     has_batch_script: AtomicBool,
     batches: Batches<Told, Vec<u8>>,
 }
@@ -248,7 +248,7 @@ impl<T: Transport> Carrier for Rest<T> {
 
 impl<T: Transport> Atomic for Rest<T> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.lends(true)
+        Capabilities::EXACT.lends(true).grant(true)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Applied, Error> {

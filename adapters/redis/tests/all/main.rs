@@ -1,6 +1,7 @@
 //! The tests of the adapter. They are one program, because each program would be compiled and linked with everything again.
 
 mod access;
+mod balance;
 mod clients;
 mod cluster;
 mod connections;

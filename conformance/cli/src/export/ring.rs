@@ -35,6 +35,8 @@ struct Task {
     quota: Quota,
     has_tiers: bool,
     varies: bool,
+    /// Whether a balance pays what is beyond it.
+    is_covered: bool,
     /// The places of the rules, in the order of the file.
     rules: Vec<usize>,
 }
@@ -54,12 +56,15 @@ impl<'r> Rings<'r> {
         let mut left = profile.rules_max;
         for (name, rules) in in_order(source) {
             let Some(limit) = source.file.limits.get(name) else { continue };
-            for (label, quota) in labelled(name, limit) {
+            let quotas = labelled(name, limit);
+            let covers = |quota: &Quota| matches!(quota.rule(), Rule::Balance(rule) if rule.covers());
+            for (place, (label, quota)) in quotas.iter().cloned().enumerate() {
                 let task = Task {
                     label,
                     quota,
                     has_tiers: !limit.tiers.is_empty(),
                     varies: limit.varies,
+                    is_covered: quotas.get(place + 1).is_some_and(|(_, next)| covers(next)),
                     rules: rules.clone(),
                 };
                 rings.add(&task, &planner, &mut left);
@@ -162,6 +167,8 @@ impl<'r> Planner<'r, '_> {
             (_, Rule::CalendarWindow(_)) => "its windows follow a calendar, and the platform's periods have one length",
             (_, Rule::Penalty(rule)) if !rule.punishes() => "it blocks by hand, which happens in Tidegate",
             (_, Rule::Penalty(_)) => "it blocks whom other quotas have denied, which happens in Tidegate",
+            (_, Rule::Balance(_)) => "it spends what was granted, which the platform does not know",
+            (_, _) if task.is_covered => "a balance pays what is beyond it, and the platform would deny that",
             ("global", _) => {
                 "all senders share it; the platform also counts what Tidegate denies, so one sender could use it up for all"
             }

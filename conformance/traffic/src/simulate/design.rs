@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use tidegate_core::lending::{Lease, can_lend};
-use tidegate_core::{Capabilities, Error, Limiter as _, Load, Millis, Policy, Rule};
+use tidegate_core::{Capabilities, Error, Limiter as _, Load, Millis, Policy, Quota, Rule};
 
 use super::environment::HOME;
 use super::isolate::Fleet;
@@ -143,8 +143,9 @@ impl Design {
     /// # Errors
     /// The reason.
     pub fn takes(&self, policy: &Policy) -> Result<(), String> {
-        if policy.has_slots() || policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_))) {
-            return Err("a simulation is of rates, and not of concurrency limits or penalties".into());
+        let is_rate = |quota: &Quota| !matches!(quota.rule(), Rule::Penalty(_) | Rule::Balance(_));
+        if policy.has_slots() || !policy.quotas().iter().all(is_rate) {
+            return Err("a simulation is of rates, and not of concurrency limits, penalties or balances".into());
         }
         if policy.dimensions().len() > 1 {
             return Err("a simulated client has one key".into());

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use proptest::prelude::*;
+use tidegate_core::algorithm::Lot;
 use tidegate_core::lending::{Answer, Loan, Question, Returned};
 use tidegate_core::{Decision, Error, ErrorKind, Key, Millis, Policy, Quota, Rule, UnixMillis};
 
@@ -75,6 +76,11 @@ fn action() -> impl Strategy<Value = Action> {
         Just(Action::Delete),
         instant().prop_map(|charged_at| Action::Refund { charged_at }),
         any::<u64>().prop_map(|span| Action::Block { span: Millis::new(span) }),
+        (any::<[u8; 16]>(), any::<u64>(), any::<u64>()).prop_map(|(token, ttl, expires)| Action::Grant {
+            token: Token(token),
+            ttl: Millis::new(ttl),
+            expires: UnixMillis::new(expires),
+        }),
         any::<[u8; 16]>().prop_map(|token| Action::Settle { token: Token(token) }),
         any::<[u8; 16]>().prop_map(|token| Action::Release { token: Token(token) }),
         (numbers, prop::option::of(back)).prop_map(|([wanted, within, owed, lifetime], back)| {
@@ -190,9 +196,12 @@ proptest! {
         until in instant(),
         cost: u64,
         settled: bool,
+        lots in prop::collection::vec((any::<u64>(), instant()), 0..4),
         hostile in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        let first = First { until, cost, settled, decision };
+        let lots = lots.into_iter().map(|(units, expires)| Lot { units, expires });
+        let paid = if settled { Vec::new() } else { lots.collect() };
+        let first = First { until, cost, settled, decision, paid };
         let value = first.row(until).value;
         prop_assert_eq!(First::decode(&value, &policy).expect("what was written"), first);
         for bytes in (0..value.len()).map(|end| &value[..end]).chain([&hostile[..]]) {
@@ -241,6 +250,10 @@ proptest! {
             let reply = counter.answer(&call.encode(), clock);
             match reply.answer(&policy) {
                 Ok(_) => {}
+                // The policies have no balance.
+                Err(error) if matches!(call.action, Action::Grant { .. }) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Invalid);
+                }
                 Err(error) => prop_assert!(
                     [ErrorKind::TokenReused, ErrorKind::UnknownCharge].contains(&error.kind()),
                     "{error}"

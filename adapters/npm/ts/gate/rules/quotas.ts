@@ -25,6 +25,10 @@ const NUMBERS: readonly Numbers[] = [
   { limit: "amount" },
 ];
 
+/** What only the Rust crates have. */
+const BALANCE = "balance";
+const NO_BALANCE = "a balance is not supported by this package yet; count by it in a service in Rust";
+
 /** The further fields of a calendar window. */
 const CALENDAR_FIELDS = ["every", "zone", "anchor", "carry_over"];
 
@@ -36,7 +40,8 @@ export function quotasOf(limit: FileValue, dimension: (item: FileValue) => strin
 function quota(item: FileValue, dimension: (item: FileValue) => string, fromData?: LimitNumbers, calendar?: ReadCalendar): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
-  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
+  if (named.text === BALANCE) throw named.invalid(NO_BALANCE);
+  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, [...ALGORITHMS, BALANCE])}`);
   const [numbers, isCalendar] = [NUMBERS[algorithm]!, algorithm === CALENDAR_WINDOW];
   // A penalty has no limit.
   item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(isCalendar ? CALENDAR_FIELDS : []), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from"])]);

@@ -284,7 +284,7 @@ const FIXED: &str = "counts in a store whose numbers the platform has";
 
 /// Whether a quota has a limit.
 fn counts(quota: &Quota) -> bool {
-    !matches!(quota.rule(), Algorithm::Penalty(_))
+    !matches!(quota.rule(), Algorithm::Penalty(_) | Algorithm::Balance(_))
 }
 
 /// The key of this text, as explanations have it.
