@@ -134,6 +134,9 @@ impl Bench {
             Fault::NeverChargesDenials => policy.clone().charge_denied(false),
             Fault::SlotsNeverExpire => policy::held_for_a_year(policy),
             Fault::PenaltyIgnoresCap => policy::without_cap(policy),
+            Fault::CarriesNothing => policy::without_carry(policy),
+            Fault::MonthsOf30Days => policy::of_equal_length(policy, 28, 31, 30),
+            Fault::DaysOf24Hours => policy::of_equal_length(policy, 0, 2, 1),
             _ => policy.clone(),
         }
     }

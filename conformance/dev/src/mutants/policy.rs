@@ -1,6 +1,6 @@
 //! Policies that differ from the requested one.
 
-use tidegate_core::algorithm::{Concurrency, Penalty};
+use tidegate_core::algorithm::{Algorithm as _, CalendarWindow, Concurrency, Penalty};
 use tidegate_core::{Millis, Policy, Quota, Rule};
 
 /// Changes every quota. Returns the policy unchanged if the result would be invalid.
@@ -63,6 +63,29 @@ pub(super) fn without_cap(policy: &Policy) -> Policy {
     with(policy, |quota| match quota.rule() {
         Rule::Penalty(rule) if !rule.punishes() => Quota::block(Penalty::MAX_CAP).ok(),
         Rule::Penalty(rule) => Quota::penalty(rule.base(), rule.factor(), Penalty::MAX_CAP).ok(),
+        _ => None,
+    })
+}
+
+/// Lets calendar windows carry nothing over.
+pub(super) fn without_carry(policy: &Policy) -> Policy {
+    with(policy, |quota| match quota.rule() {
+        Rule::CalendarWindow(rule) => {
+            let changed = CalendarWindow::new(rule.limit(), rule.start(), rule.window(), rule.next_window(), 0);
+            changed.ok().map(|changed| Rule::CalendarWindow(changed).into())
+        }
+        _ => None,
+    })
+}
+
+/// Replaces calendar windows between `least` and `most` days by windows of `days`.
+pub(super) fn of_equal_length(policy: &Policy, least: u64, most: u64, days: u64) -> Policy {
+    let of = |days: u64| Millis::from_secs(86_400 * days);
+    with(policy, |quota| match quota.rule() {
+        Rule::CalendarWindow(rule) if (of(least)..=of(most)).contains(&rule.window()) => {
+            let changed = CalendarWindow::new(rule.limit(), rule.start(), of(days), of(days), rule.carry_over());
+            changed.ok().map(|changed| Rule::CalendarWindow(changed).into())
+        }
         _ => None,
     })
 }
