@@ -51,6 +51,7 @@ mod tally;
 mod token;
 mod usage;
 mod verdict;
+mod warning;
 
 pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
@@ -69,6 +70,7 @@ pub use tally::{RuleTally, Tallied, Tally, TopKey};
 pub use token::{Claims, InvalidToken, TokenRules, VerifyToken};
 pub use usage::{PendingUsage, QuotaUsage, Usage};
 pub use verdict::{Pass, Reason, Refusal, Verdict};
+pub use warning::{OnWarning, Warning};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -78,6 +80,7 @@ use self::responses::Draws;
 use self::rules::{Applied, Numbers, RuleTerms, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
+use self::warning::Charged;
 use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 #[cfg(feature = "lending")]
@@ -315,6 +318,10 @@ impl<'s> Gate<'s> {
                 suits.map_err(|error| rule.invalid(&error))?;
             }
             if matches!(self.stores[store].limiter.erased_capabilities().accuracy, Accuracy::PerLocation) {
+                if rule.policies().any(Policy::warns) {
+                    let message = "this store does not tell what is used, and so warns of nothing; delete warn_at";
+                    return Err(rule.invalid(&Error::new(ErrorKind::Unsupported, message)));
+                }
                 fixed.extend(
                     rule.policies().flat_map(Policy::dimensions).map(|dimension| Box::from(dimension.policy())),
                 );
@@ -391,7 +398,15 @@ impl<'s> Gate<'s> {
             let policy = rules.numbered(policy, tier, &keys, numbers, request.now())?;
             Ok(Pending {
                 rule: rule.shared_name(),
-                hold: Hold { store, policy, keys, token: request.token.map(Into::into), others: Vec::new() },
+                hold: Hold {
+                    store,
+                    policy,
+                    keys,
+                    token: request.token.map(Into::into),
+                    rule: rule.shared_name(),
+                    cost: 0,
+                    others: Vec::new(),
+                },
                 cost: request.cost.unwrap_or(cost),
                 lease: rule.lease,
                 on_failure,
@@ -573,6 +588,9 @@ impl<'s> Gate<'s> {
         };
         if let Some(events) = &self.events {
             events.decided(pending, now, &verdict, started);
+            if let Some(decision) = verdict.decision() {
+                events.charged(&pending.hold, now, decision, Charged::Check(*cost));
+            }
         }
         verdict
     }
@@ -657,11 +675,17 @@ impl<'s> Gate<'s> {
         let token = hold.token()?;
         let state = self.state();
         let mut settled = None;
-        for Hold { store, policy, keys, .. } in [hold].into_iter().chain(&hold.others) {
+        for one in [hold].into_iter().chain(&hold.others) {
+            let Hold { store, policy, keys, cost: charged, .. } = one;
             // Its window may have passed.
             let policy = policy.at(now);
             let release = Settle::release(&policy, keys.as_keys(), token, now);
             let decided = state.asked[*store].settle(Settle { cost, ..release }).await;
+            if let (Some(events), Ok(decision), Some(more)) =
+                (&self.events, &decided, cost.map(|cost| cost.saturating_sub(*charged)))
+            {
+                events.charged(one, now, decision, Charged::Settlement(more));
+            }
             settled = Some(match (settled, decided) {
                 (None | Some(Ok(_)), Err(error)) => Err(error),
                 (Some(first), _) => first,

@@ -67,6 +67,7 @@ pub mod store;
 #[cfg(any(feature = "calendar", feature = "gate", feature = "serde"))]
 mod suggestion;
 mod time;
+mod warn_at;
 
 #[cfg(feature = "calendar")]
 pub use calendar::{Calendar, Every};

@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 use crate::dimension::Dimension;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::quoted_text::Quoted;
+#[cfg(feature = "std")]
+use crate::{Decision, Origin};
 use crate::{Error, Millis, UnixMillis};
 
 #[cfg(feature = "std")]
@@ -396,6 +398,36 @@ impl Policy {
             Some(Rule::Balance(rule)) if rule.covers() => rule.max(),
             _ => 0,
         }
+    }
+
+    /// The highest part of a limit that a key of this decision has reached, of those at which its quotas [warn](Quota::warn_at), in percent.
+    /// 100 for a denial. `None` below all of them, and if the counts are not the store's: those of a fallback are of a share.
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn level(&self, decision: &Decision) -> Option<u8> {
+        if !decision.is_allowed() {
+            return Some(100);
+        }
+        if decision.origin() != Origin::Store {
+            return None;
+        }
+        let all = self.quotas.iter().zip(decision.quotas());
+        // To find what remains takes a division.
+        let warning = all.filter(|(quota, _)| !quota.warn_at_percents().is_empty());
+        warning.filter_map(|(quota, status)| quota.warn_at_percents().level(status.limit(), status.remaining()?)).max()
+    }
+
+    /// Whether a quota warns that a balance covers: how much of a request each has paid is not told.
+    #[cfg(any(feature = "gate", feature = "serde"))]
+    pub(crate) fn warns_of_what_is_covered(&self) -> bool {
+        let covers = |quota: &Quota| matches!(quota.rule(), Rule::Balance(rule) if rule.covers());
+        self.quotas.windows(2).any(|pair| !pair[0].warn_at_percents().is_empty() && covers(&pair[1]))
+    }
+
+    /// Whether a quota warns.
+    #[cfg(any(feature = "gate", feature = "serde"))]
+    pub(crate) fn warns(&self) -> bool {
+        self.quotas.iter().any(|quota| !quota.warn_at_percents().is_empty())
     }
 
     /// Whether one key selects where all is stored.

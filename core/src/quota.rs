@@ -11,6 +11,7 @@ use crate::algorithm::{
 #[cfg(feature = "calendar")]
 use crate::calendar::Calendar;
 use crate::quoted_text::Quoted;
+use crate::warn_at::WarnAt;
 use crate::{Error, Millis, UnixMillis};
 
 /// An algorithm and its parameters.
@@ -217,6 +218,7 @@ pub struct Quota {
     /// What a calendar window follows, so that its rule can be found again.
     #[cfg(feature = "calendar")]
     calendar: Option<Box<Calendar>>,
+    warn_at: WarnAt,
 }
 
 impl Quota {
@@ -414,6 +416,42 @@ impl Quota {
         Ok(self)
     }
 
+    /// Sets at which parts of its limit a decision warns, in whole percents from 1 to 100, ascending, at most eight. A gate sends a
+    /// [`Warning`](crate::gate::Warning) for each part that a charge crosses, and its verdicts have a
+    /// [level](crate::gate::Verdict::level). A limiter's caller asks [`Policy::level`](crate::Policy::level).
+    ///
+    /// A part of a limit is rounded up: 80 % of 7 is reached when 6 are used. What is stored does not depend on it.
+    ///
+    /// ```
+    /// use tidegate_core::{Millis, Policy, Quota, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let policy = Policy::new("api", [Quota::fixed_window(10, Millis::from_secs(60))?.warn_at([80, 100])?])?;
+    /// let (mut state, now) = (policy.initial_state(), UnixMillis::new(0));
+    /// let levels = [7, 1, 2, 1].map(|cost| policy.level(&policy.decide(&mut state, now, cost)));
+    /// assert_eq!(levels, [None, Some(80), Some(100), Some(100)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::ErrorKind::Invalid) for other numbers, and for a penalty and a balance, which have no limit.
+    pub fn warn_at(mut self, percents: impl AsRef<[u64]>) -> Result<Self, Error> {
+        if let Rule::Penalty(_) | Rule::Balance(_) = self.rule {
+            return Err(Error::invalid("warn_at: a penalty and a balance have no limit; leave it out"));
+        }
+        self.warn_at = WarnAt::new(percents.as_ref())?;
+        Ok(self)
+    }
+
+    /// The parts of its limit at which a decision [warns](Self::warn_at), in percent.
+    pub fn warns_at(&self) -> impl Iterator<Item = u8> + '_ {
+        self.warn_at.percents()
+    }
+
+    pub(crate) const fn warn_at_percents(&self) -> &WarnAt {
+        &self.warn_at
+    }
+
     /// Returns the same quota with another limit or capacity. Both share their stored state: usage carries over. A penalty has
     /// no limit and stays the same.
     ///
@@ -558,6 +596,7 @@ impl From<Rule> for Quota {
             name: None,
             dimension: Box::default(),
             rule,
+            warn_at: WarnAt::default(),
             #[cfg(feature = "calendar")]
             calendar: None,
         }

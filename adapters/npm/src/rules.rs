@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use tidegate_core::gate::{Events, Gate, Hold, Rules};
+use tidegate_core::gate::{Event, Events, Gate, Hold, OnWarning, Rules, Warning};
 use tidegate_core::lending::Lease;
 use tidegate_core::{Capabilities, ClientIpSource, ErasedLimiter, Error, Millis, Policy};
 use wasm_bindgen::prelude::*;
@@ -163,11 +163,16 @@ impl RulesGate {
         let mut gate = gate.seed(seed);
         if let Some(every) = std::num::NonZero::new(every) {
             let told = Rc::clone(&self.shared.events);
-            let events = Events::new(move |event: &tidegate_core::gate::Event<'_>| {
+            let tell = move |line: String| {
                 let mut told = told.borrow_mut();
-                told.push_str(&event.to_json());
+                told.push_str(&line);
                 told.push(',');
-            });
+            };
+            let warn = tell.clone();
+            let events = Events::new((
+                move |event: &Event<'_>| tell(event.to_json()),
+                OnWarning(move |warning: &Warning<'_>| warn(warning.to_json())),
+            ));
             gate = gate.events(events.key_secret(*secret).sample_allowed(every).timer(micros));
         }
         *whole = Some(Rc::new(gate));

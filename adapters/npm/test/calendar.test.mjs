@@ -241,7 +241,7 @@ test("a gate without the option says what to import, and a wrong field what to w
     [{ anchor: 32 }, 'anchor: expected a text; write a date such as "2026-01-31"'],
     [{ anchor: "2026-01-32" }, 'anchor: "2026-01-32" is not a date; write a date such as "2026-01-31", or with a time such as "2026-01-31T06:00"'],
     [{ carry_over: 6 }, "carry_over: 6 is out of range; write a whole number from 0 to 5"],
-    [{ windw_ms: 1 }, /^limits\.plan\.quotas\[0\]\.windw_ms: unknown field `windw_ms`; write one of "algorithm", "name", "by", "limit", "every", "zone", "anchor", "carry_over", "limit_from"$/],
+    [{ windw_ms: 1 }, /^limits\.plan\.quotas\[0\]\.windw_ms: unknown field `windw_ms`; write one of "algorithm", "name", "by", "limit", "every", "zone", "anchor", "carry_over", "limit_from", "warn_at"$/],
   ]) {
     const wrong = message instanceof RegExp ? message : new RegExp(`^limits\\.plan\\.quotas\\[0\\][.:] ?${message.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`);
     assert.throws(() => gateOf(changed(more)), ({ message }) => (assert.match(message, wrong), true));

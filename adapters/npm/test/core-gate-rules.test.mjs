@@ -8,6 +8,7 @@ import { TidegateError } from "../modules/error.js";
 import { calendarWindows } from "../modules/gate/calendar.js";
 import { limitsFromData } from "../modules/gate/limits.js";
 import { pricesOf } from "../modules/gate/rules/prices.js";
+import { warnAt } from "../modules/gate/warn-at.js";
 import { Facts } from "../modules/gate/request_facts.js";
 import { compile } from "../modules/gate/rules/compile.js";
 import { appliedTo, costOf, matching, opens, policyFor } from "../modules/gate/rules/find_rules.js";
@@ -61,7 +62,7 @@ const EVERYTHING = {
     api: {
       quotas: [
         { algorithm: "token_bucket", capacity: 20, refill: 10, per_ms: 1000 },
-        { algorithm: "fixed_window", limit: 10000, window_ms: 86400000, name: "daily", by: "sender", limit_from: { claim: "/plan/daily", max: 50000, min: 10 } },
+        { algorithm: "fixed_window", limit: 10000, window_ms: 86400000, name: "daily", by: "sender", warn_at: [80, 100], limit_from: { claim: "/plan/daily", max: 50000, min: 10 } },
       ],
       charge_denied: false,
       tiers: { pro: { quotas: [{ algorithm: "sliding_window", limit: 200, window_ms: 60000 }] }, free: { unlimited: true } },
@@ -145,6 +146,13 @@ const MISTAKES = [
   ...[1, 2].map((min) => from({ ...FROM, min }, WINDOW, { lease: { grace: 2 } })),
   from(FROM, WINDOW, { tiers: { pro: { quotas: [{ ...WINDOW, limit: 30, limit_from: FROM }] } } }),
   from(FROM, WINDOW, { tiers: { pro: { quotas: [WINDOW] }, all: { unlimited: true }, free: { quotas: [{ ...BUCKET, limit_from: { ...FROM, max: 5 } }] } } }),
+  ...[[], [0], [101], [80, 80], [100, 80], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.5], ["80"], 80, null, [1e3], { at: 80 }].map((warn_at) => limited({ a: [[{ ...WINDOW, warn_at }]] })),
+  ...[SLOTS, BUCKET, LOG, PENALTY, { algorithm: "block", cap_ms: 5 }].map((quota) => limited({ a: [[WINDOW, { ...quota, name: "other", warn_at: [50] }]] })),
+  ...[{ lease: true }, { lease: false }, { charge_denied: true }, { group_by: "ip", charge_denied: true }, { warn_at: [80] }].map((fields) => limited({ a: [[{ ...WINDOW, warn_at: [80] }], fields] })),
+  limited({ a: [[WINDOW], { lease: true, tiers: { pro: { quotas: [{ ...WINDOW, warn_at: [80] }] } } }] }),
+  limited({ a: [[WINDOW], { charge_denied: true, tiers: { pro: { quotas: [{ ...WINDOW, warn_at: [80] }] } } }] }),
+  limited({ a: [[{ ...WINDOW, warn_att: [80] }]] }),
+  ...[{ near: { store: "memory", limit: "a" } }, { shadow: { a: "a" } }].map((around) => limited({ a: [[{ ...WINDOW, warn_at: [80] }]] }, undefined, { stores: { default: around } })),
   ...["near", "shadow"].map((around) => from(FROM, WINDOW, {}, { stores: { default: { [around]: around === "near" ? { store: "memory", limit: "a" } : { a: "a" } } } })),
   ...[7, [], { "sub:a": 5 }, { "sub:a": {} }, { "sub:a": { apo: { limit: 5 } } }, { "sub:a": { api: 5 } }, { "sub:a": { api: {} } }].map((one) => overridden(one)),
   ...[{ limit: 0 }, { limit: "5" }, { limits: 5 }, { limit: 5, api: 6 }, { api: 6 }, { limit: 2 ** 51 + 1 }].map((api) => overridden({ "sub:a": { api } })),
@@ -325,7 +333,7 @@ function outcome(run) {
 }
 
 function rulesOf(text) {
-  const rules = compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
+  const rules = compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()());
   pricesOf(rules.prices);
   return rules;
 }

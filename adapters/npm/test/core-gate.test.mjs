@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Gate, jsonLines } from "@tidegate/edge/gate";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
+import { warnAt } from "@tidegate/edge/gate/warn-at";
 import { SignJWT } from "jose";
 import { Tokens } from "../modules/gate/token_signatures.js";
 import { CHECK } from "../modules/question.js";
@@ -182,7 +183,8 @@ function anyQuota(chance) {
   );
   const most = quota.limit ?? quota.capacity;
   const from = () => ({ limit_from: { ...chance.pick({ claim: "rpm" }, { claim: "/o/0/rpm" }, { application: "n" }), max: most + chance.below(30), ...(chance.below(2) && { min: 1 + chance.below(most) }) } });
-  return { ...quota, ...(by && { by }), ...(most && chance.below(5) === 0 && from()), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
+  const warned = () => ({ warn_at: chance.pick([50], [80, 100], [1, 10, 25, 50, 75, 90, 99, 100]) });
+  return { ...quota, ...(by && { by }), ...(most && chance.below(5) === 0 && from()), ...(most && chance.below(4) === 0 && warned()), ...(chance.below(6) === 0 && { name: chance.pick("a", "b", "c", "d") }) };
 }
 
 /** Limits of single keys. */
@@ -209,7 +211,7 @@ function anySenders(chance, hashes) {
 function plainRules(chance, hashes) {
   const by = () => chance.pick({}, { by: "ip" }, { by: "org" }, { by: "tenant" }, { by: ["org", "ja4"] }, { by: ["sender", "tenant"] });
   const same = chance.pick(undefined, by(), by());
-  const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...(same ?? by()) }];
+  const quotas = (limit) => [{ algorithm: "fixed_window", limit, window_ms: 60_000, ...(same ?? by()), ...(chance.below(4) === 0 && { warn_at: [30, 60, 100] }) }];
   const tiers = { pro: { quotas: quotas(50) }, free: chance.pick({ unlimited: true }, { quotas: quotas(2) }) };
   const rule = (path) => ({ ...path, limits: ["l0"], ...(chance.below(2) && { on_failure: "open" }), ...(chance.below(3) === 0 && { invalid_token: "refuse" }) });
   const given = (quota, from) => ({ ...quota, limit_from: { ...from, max: 40, min: 2 } });
@@ -368,7 +370,7 @@ describe("the gate", () => {
       const platform = chance.pick(...Object.keys(PLATFORMS));
       const setting = { platform, ipv6Prefix: chance.pick(64, 64, 48, 56, 128), trustTrueClientIp: chance.below(3) === 0, sampleAllowed: chance.pick(1, 1, 3) };
       const reference = new Reference(stores, scripts[0], setting);
-      const options = { ...setting, keys: JWKS, limits: limitsFromData, onError: () => undefined, onEvent: jsonLines((line) => events.push(line)), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => (used.add(place), limiterOf(place, stores[place], scripts[1], limit))])) };
+      const options = { ...setting, keys: JWKS, limits: limitsFromData, warnAt: warnAt(jsonLines((line) => events.push(line))), onError: () => undefined, onEvent: jsonLines((line) => events.push(line)), stores: Object.fromEntries(NAMES.map((name, place) => [name, (limit) => (used.add(place), limiterOf(place, stores[place], scripts[1], limit))])) };
       let gate;
       const made = errorOf(() => (gate = Gate.fromRules(text, options)));
       assert.deepEqual(made, errorOf(() => reference.load(text, used)), text);
@@ -386,7 +388,6 @@ describe("the gate", () => {
         assert.deepEqual(await outcomeOf(() => gate.explain(request, given)), explained, about);
         for (const saying of SAYINGS) if (explained.includes(saying)) seen[saying] = (seen[saying] ?? 0) + 1;
         const expected = await outcomeOf(() => reference.check(request, given, false));
-        events.length = 0;
         const verdict = await gate.check(request, given);
         if (Array.isArray(expected)) {
           assert.deepEqual([verdict.error.kind, verdict.error.message], expected, about);
@@ -396,10 +397,13 @@ describe("the gate", () => {
         // Explanations make no events, but the core's come with the next verdict.
         const wanted = { ...told, ...(told.events && { events: told.events.map((event) => lineOf(JSON.stringify(event))) }), ...(error && { error }) };
         assert.deepEqual(toldOf(verdict, events), wanted, about);
+        for (const line of events) if (line.includes('"warning":')) seen.warned = (seen.warned ?? 0) + 1;
+        // The warnings of a settlement come with the next verdict.
+        events.length = 0;
         assert.equal(verdict.charge !== undefined, hold !== undefined, about);
         seen[verdict.outcome] = (seen[verdict.outcome] ?? 0) + 1;
         if (hold !== undefined) {
-          const [cost, now] = [chance.pick(undefined, 0, 3), NOW + 2_000];
+          const [cost, now] = [chance.pick(undefined, 0, 3, 30), NOW + 2_000];
           const settled = await outcomeOf(() => reference.run((caller) => caller.settle(hold, cost ?? -1, now)));
           const ours = await outcomeOf(async () => settledOf(cost === undefined ? await gate.release(verdict, { now }) : await gate.settle(verdict, { cost, now })));
           if (Array.isArray(settled)) assert.deepEqual(ours, settled, about);
@@ -410,7 +414,7 @@ describe("the gate", () => {
         for (const script of scripts) script.asked.length = 0;
       }
     }
-    for (const outcome of ["unlimited", "allowed", "denied", "never_admissible", "listed", "challenged", "invalid_token", "failed_open", "failed_closed", ...SAYINGS]) {
+    for (const outcome of ["unlimited", "allowed", "denied", "never_admissible", "listed", "challenged", "invalid_token", "failed_open", "failed_closed", "warned", ...SAYINGS]) {
       assert.ok(seen[outcome] > 0, `seed ${SEED}: nothing is ${outcome}: ${JSON.stringify(seen)}`);
     }
   });

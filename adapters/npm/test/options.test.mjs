@@ -57,7 +57,7 @@ const TAKES = {
   "./node": limits("./node"),
   "./express-rate-limit": { TidegateStore: (more) => new entries["./express-rate-limit"].TidegateStore(tidegate, more) },
 };
-const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "Prices", "usageOf", "Usage", "analyticsEngine", "jsonLines", "openTelemetry"];
+const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "Prices", "usageOf", "Usage", "warnAt", "warningsMeter", "analyticsEngine", "jsonLines", "openTelemetry"];
 
 test("whatever takes options refuses an unknown one", () => {
   for (const [entry, exported] of Object.entries(entries)) {

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Tidegate } from "@tidegate/edge";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
+import { warnAt } from "@tidegate/edge/gate/warn-at";
 import { Gate } from "@tidegate/edge/gate/toml";
 
 const page = readFileSync(new URL("../../../core/docs/rules.md", import.meta.url), "utf8");
@@ -25,7 +26,7 @@ function read(file) {
     return new Tidegate({ url: "https://example.upstash.io", token: "none", ...limit });
   };
   try {
-    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData });
+    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData, warnAt: warnAt() });
     return { warnings: gate.warnings, policies };
   } catch (error) {
     throw new Error(`${error.message} in\n${file}`);

@@ -118,9 +118,12 @@ export abstract class FrontEnd {
       if (held.length === 0) return verdict;
       let decision: Decision | undefined;
       let failure: unknown;
-      for (const { store, policy, keys, cost: charged } of held) {
+      for (const one of held) {
+        const { store, policy, keys, cost: charged } = one;
         try {
-          const settled = await this.layerAt(store).ask({ ...ask(SETTLE, policy, now), keys, token: charge.token, cost: cost(charged) });
+          const question = { ...ask(SETTLE, policy, now), keys, token: charge.token, cost: cost(charged) };
+          const settled = await this.layerAt(store).ask(question);
+          one.settled?.(settled, question, charged);
           decision ??= settled;
         } catch (thrown) {
           failure ??= thrown;

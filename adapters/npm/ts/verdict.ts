@@ -1,6 +1,7 @@
 import type { Decision } from "./core/decide.js";
 import type { Policy } from "./core/policy.js";
 import type { Sent } from "./core/response.js";
+import type { Question } from "./question.js";
 import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./decision_numbers.js";
 import type { TidegateError } from "./error.js";
 import { onto } from "./response_headers.js";
@@ -42,6 +43,8 @@ export interface Held {
   readonly policy: Policy;
   readonly keys: string | Keys;
   readonly cost: number;
+  /** Hears of its settlement. */
+  settled?(decision: Decision, settlement: Question, charged: number): unknown;
 }
 
 /** What a verdict tells. */
@@ -59,6 +62,8 @@ export interface VerdictParts {
   readonly held?: readonly Held[] | undefined;
   /** Whether the charge has slots. */
   readonly holdsSlots?: boolean;
+  /** The highest part of a limit that is reached, of those at which the rules of a gate warn. Or 0. */
+  readonly level?: number | undefined;
   readonly error?: TidegateError | undefined;
 }
 
@@ -102,6 +107,14 @@ export class Verdict {
   /** Whether a quota denied the request. False for a request that was rejected because of an error. */
   get limited(): boolean {
     return this.outcome === "denied" || this.outcome === "never_admissible";
+  }
+
+  /**
+   * The highest part of a limit that the sender has reached, in percent, of those in `warn_at` of a gate's rules: so an application may answer
+   * with a cheaper model, or show a banner. 100 if a limit denies the request. Null below all parts, and if no store has decided.
+   */
+  get level(): number | null {
+    return this.limited ? 100 : this.#told.level || null;
   }
 
   /** Whether the request may go on only because the store failed. */

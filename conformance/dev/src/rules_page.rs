@@ -62,7 +62,7 @@ fn keys(keys: &[Key<'_>], path: &str) -> Result<String, String> {
 /// The forms that a quota can have, and how each is written in a file and in the options of the npm package.
 fn shapes(node: &Node<'_>) -> Result<String, String> {
     let mut made = String::from("Each quota may have:\n\n");
-    let is_shared = |key: &Key<'_>| ["name", "by", "limit_from"].contains(&key.name);
+    let is_shared = |key: &Key<'_>| ["name", "by", "limit_from", "warn_at"].contains(&key.name);
     let first = node.shapes().next().ok_or("there is no form")?;
     let shared: Vec<_> = first.keys().into_iter().filter(is_shared).collect();
     made += &keys(&shared, "a quota")?;

@@ -5,6 +5,7 @@ import { calendarWindow } from "@tidegate/edge/calendar";
 import { Gate } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
+import { warnAt } from "@tidegate/edge/gate/warn-at";
 
 /** For rules with tokens: what verifies and signs those of the suite. */
 const KEY = { kty: "oct", k: "A".repeat(43) };
@@ -43,7 +44,7 @@ export function suite(make) {
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
       const stores = Object.fromEntries(names.map((name) => [name, make]));
-      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, onError: () => undefined }));
+      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt(), onError: () => undefined }));
     }
     return gates.get(name);
   };

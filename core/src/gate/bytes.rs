@@ -290,6 +290,7 @@ impl Bytes for Quota {
         String::from(self.dimension()).write(to);
         self.rule().number().write(to);
         self.rule().parameters().write(to);
+        self.warns_at().collect::<Vec<u8>>().write(to);
         #[cfg(feature = "calendar")]
         self.calendar().cloned().write(to);
         #[cfg(not(feature = "calendar"))]
@@ -298,7 +299,7 @@ impl Bytes for Quota {
 
     fn read(from: &mut BytesReader<'_>) -> Option<Self> {
         let (name, dimension) = (String::read(from)?, String::read(from)?);
-        let (number, parameters) = (u8::read(from)?, <[u64; 3]>::read(from)?);
+        let (number, parameters, warn_at) = (u8::read(from)?, <[u64; 3]>::read(from)?, Vec::<u8>::read(from)?);
         let mut quota = Self::from_parameters(number, parameters).ok()?;
         // The name that a policy gives may be longer than one that a caller gives.
         quota.name_it(name);
@@ -310,6 +311,10 @@ impl Bytes for Quota {
         if bool::read(from)? {
             from.lacks = Some("calendar");
             return None;
+        }
+        if !warn_at.is_empty() {
+            let percents: Vec<u64> = warn_at.into_iter().map(u64::from).collect();
+            quota = quota.warn_at(percents).ok()?;
         }
         if dimension.is_empty() { Some(quota) } else { quota.by_all(dimension.split(PART_MARK)).ok() }
     }

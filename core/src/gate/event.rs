@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip::SipHasher13;
 
-use super::{Notice, Pending, Verdict};
-use crate::{ErrorKind, Key, MaybeSend, MaybeSync, Origin, Status, UnixMillis};
+use super::warning::{Charged, warnings};
+use super::{Hold, Notice, Pending, Verdict, Warning};
+use crate::{Decision, ErrorKind, Key, MaybeSend, MaybeSync, Origin, Status, UnixMillis};
 
 /// What a gate did with one request. It has no address, no subject and no API key.
 ///
@@ -141,6 +142,11 @@ pub trait EventSink: MaybeSend + MaybeSync {
     /// Takes an event. It must not block: the request waits for it.
     fn event(&self, event: &Event<'_>);
 
+    /// Takes a warning that a key has reached a part of its limit. It must not block.
+    fn warning(&self, warning: &Warning<'_>) {
+        let _ = warning;
+    }
+
     /// Whether it logs [notices](Self::notice), so that an adapter need not. The default is no.
     fn logs(&self) -> bool {
         false
@@ -170,6 +176,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
     fn event(&self, event: &Event<'_>) {
         self.0.event(event);
         self.1.event(event);
+    }
+
+    fn warning(&self, warning: &Warning<'_>) {
+        self.0.warning(warning);
+        self.1.warning(warning);
     }
 
     fn logs(&self) -> bool {
@@ -276,6 +287,14 @@ impl Events {
             error: verdict.error().map(|error| error.kind()),
             latency_us: now.zip(started).map(|(now, started)| now.saturating_sub(started)),
             weight,
+        });
+    }
+
+    /// Tells of each part of a limit that a charge has crossed.
+    pub(super) fn charged(&self, hold: &Hold, at: UnixMillis, decision: &Decision, charged: Charged) {
+        warnings(hold, at, decision, charged, &mut |warning, quota| {
+            let key = hold.keys.of_quota(&hold.policy, quota).map(|key| self.hash(key));
+            self.sink.warning(&Warning { key, ..warning });
         });
     }
 

@@ -133,8 +133,9 @@ impl Pending {
     /// What the request is charged if it is admitted. `None` without a token.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
-        let others = || self.others.iter().map(|other| other.hold.clone()).collect();
-        self.hold.token.is_some().then(|| Hold { others: others(), ..self.hold.clone() })
+        let charged = |one: &Self| Hold { cost: one.cost, ..one.hold.clone() };
+        let others = || self.others.iter().map(charged).collect();
+        self.hold.token.is_some().then(|| Hold { others: others(), ..charged(self) })
     }
 }
 
@@ -146,6 +147,9 @@ pub struct Hold {
     pub(super) policy: Arc<Policy>,
     pub(super) keys: OwnKeys,
     pub(super) token: Option<Box<str>>,
+    pub(super) rule: Arc<str>,
+    /// What it is charged, once it is [decided](Pending::hold).
+    pub(super) cost: u64,
     /// What it is charged by other rules that apply, and that could not be decided together with this.
     pub(super) others: Vec<Hold>,
 }

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 pub use self::log_limit::LogLimit;
 #[cfg(feature = "tracing")]
 use super::Notice;
-use super::{Event, EventSink};
+use super::{Event, EventSink, Warning};
 use crate::MaybeSend;
 
-/// Writes each event as a line of JSON.
+/// Writes each event and each [warning](Warning) as a line of JSON.
 ///
 /// ```
 /// use tidegate_core::gate::{Events, JsonLines};
@@ -34,14 +34,24 @@ impl<W: Write + MaybeSend> JsonLines<W> {
 
 impl<W: Write + Send> EventSink for JsonLines<W> {
     fn event(&self, event: &Event<'_>) {
-        let line = event.to_json() + "\n";
+        self.write(event.to_json());
+    }
+
+    fn warning(&self, warning: &Warning<'_>) {
+        self.write(warning.to_json());
+    }
+}
+
+impl<W: Write> JsonLines<W> {
+    fn write(&self, line: String) {
+        let line = line + "\n";
         // A full disk must not refuse requests.
         let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 }
 
 /// Sends each event to the subscriber of [`tracing`], with the target `tidegate`. Its level is `DEBUG` if the request was
-/// allowed, and `INFO` if it was refused. Of failures, it sends the [notices](Notice) of the gate: one at level `WARN` when a store
+/// allowed, and `INFO` if it was refused. A [warning](Warning) has the level `INFO`. Of failures, it sends the [notices](Notice) of the gate: one at level `WARN` when a store
 /// goes down, one at `INFO` when it is back, and of others at most one a second for each kind of error.
 #[cfg(feature = "tracing")]
 #[derive(Debug, Default)]
@@ -78,6 +88,23 @@ impl EventSink for TracingSink {
         }
     }
 
+    fn warning(&self, warning: &Warning<'_>) {
+        tracing::event!(
+            target: "tidegate",
+            tracing::Level::INFO,
+            rule = warning.rule,
+            policy = warning.policy,
+            warning = warning.percent,
+            quota = warning.quota,
+            key = warning.key.map(|key| std::format!("{key:016x}")),
+            limit = warning.limit,
+            used = warning.used,
+            window_end_ms = warning.window_end.map(crate::UnixMillis::get),
+            settled = warning.is_settled,
+            may_repeat = warning.may_repeat,
+        );
+    }
+
     fn logs(&self) -> bool {
         true
     }
@@ -89,7 +116,8 @@ impl EventSink for TracingSink {
 
 /// Counts events with the recorder of [`metrics`]: `tidegate_requests_total` by `rule`, `outcome` and `origin` (the component that
 /// decided, such as `store` or `fallback`, or `none` if nothing did), and the histogram
-/// `tidegate_store_seconds` by `rule`, if there is a [timer](super::Events::timer). No label has a key, so their number is
+/// `tidegate_store_seconds` by `rule`, if there is a [timer](super::Events::timer). `tidegate_warnings_total` by `rule`, `quota` and `percent`
+/// counts [warnings](Warning). No label has a key, so their number is
 /// bounded.
 #[cfg(feature = "metrics")]
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,5 +135,12 @@ impl EventSink for MetricsSink {
             metrics::histogram!("tidegate_store_seconds", "rule" => rule)
                 .record(std::time::Duration::from_micros(micros).as_secs_f64());
         }
+    }
+
+    fn warning(&self, warning: &Warning<'_>) {
+        let text = std::string::ToString::to_string;
+        let (rule, quota, percent) = (text(warning.rule), text(warning.quota), std::format!("{}", warning.percent));
+        metrics::counter!("tidegate_warnings_total", "rule" => rule, "quota" => quota, "percent" => percent)
+            .increment(1);
     }
 }

@@ -24,11 +24,12 @@ pub struct Pass {
     hold: Option<Box<Hold>>,
     error: Option<Arc<Error>>,
     notice: Option<Box<Notice>>,
+    level: Option<u8>,
 }
 
 impl Pass {
     pub(super) const fn unlimited() -> Self {
-        Self { decided: None, extra: ExtraFields::NONE, hold: None, error: None, notice: None }
+        Self { decided: None, extra: ExtraFields::NONE, hold: None, error: None, notice: None, level: None }
     }
 
     /// The fields to add to the response. They are written anew by each call.
@@ -145,9 +146,10 @@ pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> V
     match Rejection::denied_with(policy, later.as_ref().unwrap_or(&decision), format, extra) {
         Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
+            let level = policy.level(&decision);
             let decided = Some((Arc::clone(&pending.hold.policy), decision));
             let hold = pending.hold().map(Box::new);
-            Verdict::Pass(Pass { decided, extra, hold, error: None, notice: None })
+            Verdict::Pass(Pass { decided, extra, hold, error: None, notice: None, level })
         }
     }
 }
@@ -156,11 +158,16 @@ impl Verdict {
     /// Of two verdicts, the one with fewer requests remaining.
     pub(super) fn or_fewer(self, other: Self) -> Self {
         let left = |verdict: &Self| verdict.decision().map_or(Some(0), |decision| decision.binding().remaining());
-        match (left(&self), left(&other)) {
+        let highest = self.level().max(other.level());
+        let mut fewer = match (left(&self), left(&other)) {
             (Some(ours), Some(theirs)) if theirs < ours => other,
             (None, Some(_)) => other,
             _ => self,
+        };
+        if let Self::Pass(Pass { level, .. }) = &mut fewer {
+            *level = highest;
         }
+        fewer
     }
 
     /// The same, with what all rules that apply have charged.
@@ -198,6 +205,35 @@ impl Verdict {
     #[must_use]
     pub fn misconfigured(error: Error) -> Self {
         Self::Refuse(Refusal::misconfigured(error))
+    }
+
+    /// The highest part of a limit that the sender has reached, in percent, of those at which the rules [warn](crate::Quota::warn_at): so an
+    /// application may answer with a cheaper model, or show a banner. 100 if a limit denies the request. `None` below all parts, and if no
+    /// store has decided; see [`Policy::level`].
+    ///
+    /// ```
+    /// use tidegate_core::gate::{Gate, Request, Rules};
+    /// use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, UnixMillis};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let rules = Rules::parse("rules.json", r#"{
+    ///     "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 60000, "warn_at": [50, 100] }] } },
+    ///     "rules": [{ "limits": ["api"] }]
+    /// }"#)?;
+    /// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel))?;
+    /// let headers = [("x-vercel-forwarded-for", "192.0.2.1")];
+    /// let request = Request::new("GET", "/", &headers, UnixMillis::new(0));
+    /// let levels = [(); 3].map(|()| pollster::block_on(gate.check(&request)).level());
+    /// assert_eq!(levels, [Some(50), Some(100), Some(100)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn level(&self) -> Option<u8> {
+        match self {
+            Self::Pass(Pass { level, .. }) => *level,
+            Self::Refuse(Refusal { reason: Reason::Denied(_), .. }) => Some(100),
+            Self::Refuse(_) => None,
+        }
     }
 
     /// The decision. `None` if no limit applies, the sender is refused before any, or the limiter failed.

@@ -29,6 +29,9 @@ const BALANCE: u8 = 9;
 /// The fields that are flags, and may be left out.
 pub(super) const FLAGS: &[&str] = &["returns_cost", "covers"];
 
+/// The parts of a limit at which decisions warn.
+pub(super) const WARN_AT: &str = "warn_at";
+
 const WINDOW: &[(&str, usize)] = &[("limit", 0), ("window_ms", 1)];
 const BUCKET: &[(&str, usize)] = &[("capacity", 0), ("refill", 2), ("per_ms", 1)];
 
@@ -109,7 +112,16 @@ pub(crate) fn policy(
         Some(dimension) => policy.group_by(dimension.as_deref().unwrap_or_default()),
         None => Ok(policy),
     });
-    grouped.map_err(|error| quotas.at(&error))
+    let told = grouped.and_then(|policy| match policy.charges_denied() && policy.warns() {
+        true => Err(Error::invalid(
+            "charge_denied: a denial that is charged does not tell what was used before; delete it, or delete warn_at",
+        )),
+        false if policy.warns_of_what_is_covered() => Err(Error::invalid(
+            "warn_at: a balance that covers a quota does not tell how much of a request that paid; delete warn_at, or covers",
+        )),
+        false => Ok(policy),
+    });
+    told.map_err(|error| quotas.at(&error))
 }
 
 pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str]) -> Result<Quota, Error> {
@@ -126,7 +138,7 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
         fields.extend(CALENDAR_FIELDS);
     }
     // A penalty has no limit, and what a balance holds is granted.
-    fields.extend(more.iter().filter(|_| ![PENALTY, BALANCE].contains(&known.number)));
+    fields.extend(more.iter().chain(&[WARN_AT]).filter(|_| ![PENALTY, BALANCE].contains(&known.number)));
     item.only(&fields)?;
     let mut parameters = [0; 3];
     for (field, place) in known.fields {
@@ -152,5 +164,8 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
         Some(dimension) => quota.by_all(dimension.split(PART_MARK)),
         None => Ok(quota),
     });
-    counted.map_err(|error| item.at(&error))
+    let quota = counted.map_err(|error| item.at(&error))?;
+    let Some(list) = item.field(WARN_AT) else { return Ok(quota) };
+    let percents = list.each(&mut |percent| percent.number())?;
+    quota.warn_at(percents).map_err(|error| item.at(&error))
 }

@@ -9,11 +9,12 @@
 //! ```
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Error as _, Serialize, SerializeMap as _, Serializer};
 
-use super::fields::{ALGORITHMS, CALENDAR, FLAGS, policy, quota};
+use super::fields::{ALGORITHMS, CALENDAR, FLAGS, WARN_AT, policy, quota};
 #[cfg(feature = "calendar")]
 use crate::Rule;
 use crate::document::{Item, Node, Source};
@@ -86,6 +87,10 @@ impl Serialize for Quota {
             if window.carry_over() > 0 {
                 table.serialize_entry("carry_over", &window.carry_over())?;
             }
+        }
+        let percents: Vec<u8> = self.warns_at().collect();
+        if !percents.is_empty() {
+            table.serialize_entry(WARN_AT, &percents)?;
         }
         table.end()
     }

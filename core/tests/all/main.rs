@@ -39,4 +39,5 @@ mod responses;
 mod sinks;
 mod tokens;
 mod usage;
+mod warnings;
 mod worst_cases;

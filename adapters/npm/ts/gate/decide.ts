@@ -20,6 +20,8 @@ interface Ask {
   /** The place of the store. */
   readonly store: number;
   readonly check: Question;
+  /** The place of the sender's tier. */
+  readonly tier: number | undefined;
 }
 
 /** A request that stores have to decide on: one, or one after another until one denies. */
@@ -84,7 +86,7 @@ export class Decider {
       const keys = sender.keys(common);
       const policy = numbers?.policy(common, sender) ?? common;
       const check = { ...ask(CHECK, policy, now), keys, cost: options.cost ?? usual, isTimed: options.now !== undefined, lease };
-      return { rule: name, store, check };
+      return { rule: name, store, check, tier };
     };
     try {
       const charged = this.#together(applied, limiting, tier);
@@ -111,8 +113,10 @@ export class Decider {
   /** Asks the stores for the decision on a request. */
   async decide({ asks, isOpen }: Pending): Promise<VerdictParts> {
     let said = await this.#ask(asks[0], isOpen);
+    let { level } = said;
     for (let nth = 1; nth < asks.length && passes(said); nth++) {
       const next = await this.#ask(asks[nth]!, isOpen);
+      level = Math.max(level, next.level);
       // As of several quotas, the one with the fewest remaining is told.
       said = !passes(next) || left(next) < left(said) ? next : said;
       if (!passes(next)) await this.#return(asks.slice(0, nth));
@@ -126,12 +130,16 @@ export class Decider {
     return {
       outcome: outcomeOf(decision),
       rule,
+      level,
       decision,
       names: asks.length === 1 ? check.policy.names : undefined,
       sent: (decision) => sent(check.policy, spread(decision, responses.spreadMs), responses),
       ...(isHeld && {
         charge: { token, cost },
-        held: asks.map(({ store, check: { policy, keys, cost } }) => ({ store, policy, keys: keys!, cost })),
+        held: asks.map((asked) => {
+          const { policy, keys, cost } = asked.check;
+          return { store: asked.store, policy, keys: keys!, cost, settled: (decision, check, charged) => this.rules.thresholds?.charged({ ...asked, check }, decision, check.cost - charged, true, this.#events) };
+        }),
         holdsSlots: asks.some(({ check }) => check.policy.holdsSlots),
       }),
     };
@@ -158,18 +166,20 @@ export class Decider {
     return store === undefined ? 0 : this.#stores.indexOf(store);
   }
 
-  async #ask({ rule, store, check }: Ask, isOpen: boolean): Promise<StoreAnswer> {
+  async #ask(asked: Ask, isOpen: boolean): Promise<StoreAnswer> {
+    const { rule, store, check } = asked;
     const started = performance.now();
     // Others may have taken their time.
     timed(check);
     let said: StoreAnswer;
     try {
-      said = { check, decision: await this.composed[store]!.layer.ask(check), isOpen: false };
+      said = { check, decision: await this.composed[store]!.layer.ask(check), isOpen: false, level: 0 };
     } catch (thrown) {
       const error = TidegateError.from(thrown);
-      said = { check, error, isOpen: isOpen && isStoreFailure(error) };
+      said = { check, error, isOpen: isOpen && isStoreFailure(error), level: 0 };
     }
     this.#events.decided(rule, said, started);
+    if (said.decision && this.rules.thresholds) said.level = this.rules.thresholds.charged(asked, said.decision, check.cost, false, this.#events);
     return said;
   }
 

@@ -40,6 +40,8 @@ export interface StoreAnswer {
   readonly error?: TidegateError | undefined;
   /** Whether the request passes although the store has not decided. */
   readonly isOpen: boolean;
+  /** The highest part of a limit that is reached, of those that warn. Or 0. */
+  level: number;
 }
 
 /** The events of a gate. */
@@ -74,7 +76,7 @@ export class Events {
       ...event,
       outcome: STATUSES[decision[STATUS]!]!,
       quota: name,
-      key: this.#hash((check.keys as Keys)[by]!),
+      key: this.hash((check.keys as Keys)[by]!),
       limit: limit!,
       ...(remaining !== UNKNOWN && { remaining: remaining! }),
       latencyUs,
@@ -100,7 +102,7 @@ export class Events {
   }
 
   /** Nobody can find an address by trying all: the secret is drawn by each process. Workers have no randomness before their first request. */
-  #hash(key: string): string {
+  hash(key: string): string {
     this.#secret ??= crypto.randomUUID();
     return digest(this.#secret + key).slice(0, 16);
   }
@@ -113,11 +115,9 @@ export interface Sink {
   grace?(store: string, more: number): unknown;
 }
 
-const NAMES: Readonly<Record<string, string>> = { atMs: "at_ms", latencyUs: "latency_us" };
-
-/** Writes each event as a line of JSON, that of the core's `JsonLines`. */
-export function jsonLines(write: (line: string) => unknown = console.log): Sink {
-  return (event) => write(JSON.stringify(Object.fromEntries(Object.entries(event).map(([name, value]) => [NAMES[name] ?? name, value]))));
+/** Writes each event, or each warning of `warnAt`, as a line of JSON, that of the core's `JsonLines`. */
+export function jsonLines(write: (line: string) => unknown = console.log): (event: object) => unknown {
+  return (event) => write(JSON.stringify(Object.fromEntries(Object.entries(event).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]))));
 }
 
 /** The part of a binding of Workers Analytics Engine that is used. */

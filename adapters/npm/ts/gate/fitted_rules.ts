@@ -12,7 +12,9 @@ export function fitted(rules: Rules, composed: readonly Composed[], stores: read
   const names = stores.map(({ name }) => name);
   const found = { ...rules, rules: rules.rules.map((rule) => fittedRule(rule, composed, names)) };
   const isFixed = ({ store }: Rule) => stores[store === undefined ? 0 : names.indexOf(store)]!.capabilities.class === "per_location";
-  rules.numbers?.fit(found, found.rules.filter(isFixed));
+  const fixed = found.rules.filter(isFixed);
+  rules.thresholds?.fit(fixed);
+  rules.numbers?.fit(found, fixed);
   return found;
 }
 

@@ -21,7 +21,7 @@ import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
 import { NEEDS_NUMBERS } from "./rules/missing_options.js";
 import { quoted } from "./rules/quoted_text.js";
-import { type MakeLimitNumbers, policiesOf, type ReadCalendar, type Rule, type Rules } from "./rules/rules.js";
+import { type MakeLimitNumbers, type MakeThresholds, policiesOf, type ReadCalendar, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
@@ -67,6 +67,8 @@ export interface GateOptions {
   limits?: MakeLimitNumbers;
   /** `calendarWindows` of `@tidegate/edge/gate/calendar`, for rules that have a `calendar_window`. */
   calendar?: ReadCalendar;
+  /** `warnAt(…)` of `@tidegate/edge/gate/warn-at`, for rules that have `warn_at`. */
+  warnAt?: MakeThresholds;
   /** Called for every event, for your logs and metrics: one or several of `jsonLines()`, `analyticsEngine(…)`, `openTelemetry(…)` and functions. */
   onEvent?: Sink | readonly Sink[];
   /** Sends one event for so many allowed requests. All other events are always sent. Default: 1. */
@@ -84,11 +86,10 @@ export interface GateOptions {
   trustTrueClientIp?: boolean;
 }
 
-/** The names of what other entries of the package need of a gate: the application may have loaded this module twice. */
-export const COUNTED = Symbol.for("@tidegate/edge/counted");
-export const DECIDER = Symbol.for("@tidegate/edge/decider");
+/** The name of what other entries of the package need of a gate: the application may have loaded this module twice. */
+export const INSIDE = Symbol.for("@tidegate/edge/inside");
 
-const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
+const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "warnAt", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
@@ -104,6 +105,7 @@ export abstract class BaseGate extends FrontEnd {
   readonly #events: Events;
   readonly #makeNumbers: MakeLimitNumbers | undefined;
   readonly #calendar: ReadCalendar | undefined;
+  readonly #makeThresholds: MakeThresholds | undefined;
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
@@ -134,6 +136,7 @@ export abstract class BaseGate extends FrontEnd {
     this.#readToml = readToml;
     this.#makeNumbers = fields.call("limits", "limitsFromData") as MakeLimitNumbers | undefined;
     this.#calendar = fields.call("calendar", "calendarWindows") as ReadCalendar | undefined;
+    this.#makeThresholds = fields.call("warnAt", "warnAt(jsonLines())") as MakeThresholds | undefined;
     const usual = `rules.${readToml ? "toml" : "json"}`;
     this.#name = fields.text("name", usual) ?? usual;
     this.reload(rules);
@@ -146,7 +149,7 @@ export abstract class BaseGate extends FrontEnd {
   reload(rules: string | object, name: string = this.#name): void {
     const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers), this.#calendar));
+      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers), this.#calendar, this.#makeThresholds?.()));
     } catch (thrown) {
       this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
       throw TidegateError.from(thrown);
@@ -266,15 +269,10 @@ export abstract class BaseGate extends FrontEnd {
     for (const store of this.#stores) store.assertReady();
   }
 
-  /** What the entry of the usage needs, which is not in the bundle of a gate. */
-  async [COUNTED](request: Request, options: GateCheckOptions): Promise<readonly [decider: Decider, facts: Facts, sender: Sender]> {
-    const [decider, facts] = [this.#decider, factsOf(request, options)];
-    return [decider, facts, await this.#senderOf(decider, facts, true)];
-  }
-
-  /** The rules and the stores. */
-  get [DECIDER](): Decider {
-    return this.#decider;
+  /** The rules and the stores, and what finds the sender of a request. */
+  get [INSIDE](): readonly [decider: Decider, sender: (facts: Facts) => Promise<Sender>] {
+    const decider = this.#decider;
+    return [decider, (facts) => this.#senderOf(decider, facts, true)];
   }
 
   protected get look(): Look {

@@ -12,8 +12,9 @@ import { ask, clamped, PEEK } from "../question.js";
 import type { Keys } from "../verdict.js";
 import { checkPolicy, checkSupport } from "./combinators/store_support.js";
 import type { Decider } from "./decide.js";
-import { type BaseGate, COUNTED, DECIDER, type GateCheckOptions } from "./gate.js";
-import type { Facts } from "./request_facts.js";
+import { readGateCheck } from "./check_options.js";
+import { type BaseGate, type GateCheckOptions, INSIDE } from "./gate.js";
+import { Facts } from "./request_facts.js";
 import { SENDER } from "./rules/dimension_names.js";
 import type { Rule } from "./rules/rules.js";
 import { quoted } from "./rules/quoted_text.js";
@@ -105,8 +106,8 @@ const METHODS = ["GET", "HEAD"];
 export async function usageOf(gate: BaseGate, request: Request, options: GateCheckOptions = {}): Promise<Usage> {
   const mistake = notRequest(request);
   if (mistake) throw mistake;
-  canPeek(gate[DECIDER]);
-  return answer(gate, () => gate[COUNTED](request, options));
+  canPeek(gate[INSIDE][0]);
+  return answer(gate, async () => new Facts(request, readGateCheck(options)));
 }
 
 /**
@@ -116,10 +117,10 @@ export async function usageOf(gate: BaseGate, request: Request, options: GateChe
  */
 export function usageHandler<Context = unknown>(gate: BaseGate, options: UsageOptions<Request, Context> = {}): (request: Request, context?: Context) => Promise<Response> {
   only(options as unknown, "", ["check"]);
-  canPeek(gate[DECIDER]);
+  canPeek(gate[INSIDE][0]);
   return async (request, context) => {
     if (!METHODS.includes(request.method)) return new Response(null, { status: 405, headers: { allow: METHODS.join(", "), "cache-control": "no-store" } });
-    const given = async () => gate[COUNTED](request, (await options.check?.(request, context as Context)) ?? {});
+    const given = async () => new Facts(request, readGateCheck((await options.check?.(request, context as Context)) ?? {}));
     return (await answer(gate, given)).response;
   };
 }
@@ -127,7 +128,7 @@ export function usageHandler<Context = unknown>(gate: BaseGate, options: UsageOp
 /** The same for Node.js's `(req, res)`, of Express, Connect and Polka: `app.get("/usage", nodeUsageHandler(gate))`. */
 export function nodeUsageHandler<Received extends NodeRequest>(gate: BaseGate, options: UsageOptions<Received> = {}): (req: Received, res: UsageResponse) => Promise<void> {
   only(options as unknown, "", ["check"]);
-  canPeek(gate[DECIDER]);
+  canPeek(gate[INSIDE][0]);
   return async (req, res) => {
     const send = (status: number, headers: Readonly<Record<string, string>>, body?: string) => {
       res.statusCode = status;
@@ -137,7 +138,7 @@ export function nodeUsageHandler<Received extends NodeRequest>(gate: BaseGate, o
     if (!METHODS.includes(req.method ?? "GET")) return send(405, { allow: METHODS.join(", "), "cache-control": "no-store" });
     const given = async () => {
       const said = (await options.check?.(req, undefined)) ?? {};
-      return gate[COUNTED](requestOf(req), { ...routingOf(req), ...said, peer: said.peer ?? (addressOf(req) as string | undefined) });
+      return new Facts(requestOf(req), readGateCheck({ ...routingOf(req), ...said, peer: said.peer ?? addressOf(req) }));
     };
     const { status, headers, body } = (await answer(gate, given)).http;
     return send(status, headers, body);
@@ -157,10 +158,11 @@ function canPeek(decider: Decider): void {
   }
 }
 
-async function answer(gate: BaseGate, given: () => Promise<Awaited<ReturnType<BaseGate[typeof COUNTED]>>>): Promise<Usage> {
+async function answer(gate: BaseGate, given: () => Promise<Facts>): Promise<Usage> {
   let isOfRequest = true;
   try {
-    const [decider, facts, sender] = await given();
+    const [[decider, senderOf], facts] = [gate[INSIDE], await given()];
+    const sender = await senderOf(facts);
     isOfRequest = false;
     const refused = refusal(decider, sender);
     if (refused) return new Usage([], refused);

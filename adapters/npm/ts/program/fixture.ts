@@ -3,6 +3,7 @@
 import { TidegateError } from "../error.js";
 import { calendarWindows } from "../gate/calendar.js";
 import { limitsFromData } from "../gate/limits.js";
+import { warnAt } from "../gate/warn-at.js";
 import { compile } from "../gate/rules/compile.js";
 import { rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
@@ -123,7 +124,7 @@ function expectedOf(value: JsonValue): Expected {
 /** The rules, or what is wrong with them. */
 function compiledOf(text: string): Rules | Wrong {
   try {
-    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows);
+    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()());
   } catch (thrown) {
     if (thrown instanceof TidegateError) return new Wrong("rules", thrown.message);
     throw thrown;

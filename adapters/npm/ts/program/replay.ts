@@ -4,6 +4,7 @@ import { TidegateError } from "../error.js";
 import { Gate } from "../gate/index.js";
 import { calendarWindows } from "../gate/calendar.js";
 import { limitsFromData } from "../gate/limits.js";
+import { warnAt } from "../gate/warn-at.js";
 import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
 import type { Verdict } from "../verdict.js";
@@ -22,7 +23,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   forget();
   let gate: Gate;
   try {
-    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt(), onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
   } catch (thrown) {
     const { kind, message } = TidegateError.from(thrown);
     return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };

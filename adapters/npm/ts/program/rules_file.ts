@@ -6,6 +6,7 @@ import { compile } from "../gate/rules/compile.js";
 import { type FileValue, rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
 import type { Rules } from "../gate/rules/rules.js";
+import { warnAt } from "../gate/warn-at.js";
 import { Usage } from "./failure.js";
 import { textOf } from "./files.js";
 
@@ -25,7 +26,7 @@ export async function read(file: string, overrides?: string): Promise<RulesFile>
   const item = await itemOf(file);
   // A file that cannot be read is a mistake of the command line.
   if (overrides !== undefined) textOf(overrides);
-  const rules = compile(item, numbers, calendarWindows);
+  const rules = compile(item, numbers, calendarWindows, warnAt()());
   pricesOf(rules.prices);
   if (overrides !== undefined) numbers.reload(await itemOf(overrides), rules);
   return { root: item.node, rules, numbers };

@@ -217,6 +217,6 @@ fn plural(kind: &str) -> String {
     match kind {
         "text" => "texts".into(),
         "table" => "tables".into(),
-        other => other.into(),
+        other => other.strip_prefix("number").map_or_else(|| other.into(), |bounds| format!("numbers{bounds}")),
     }
 }

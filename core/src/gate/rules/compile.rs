@@ -110,6 +110,13 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
             stores.push(rules);
             Ok(())
         })?;
+        for rules in &stores {
+            if let Some(name) = rules.limits().find(|used| compiler.warns(used)) {
+                return Err(table.required(&rules.name)?.invalid(args!(
+                    "what is asked first or tried warns of nothing; delete warn_at from the limit \"{name}\""
+                )));
+            }
+        }
     }
     if let Some(limits) = root.field("limits") {
         compiler.warn_of_unused_limits(&limits, &stores)?;
@@ -341,6 +348,9 @@ fn leased<'a>(
     policies: impl Iterator<Item = &'a Policy> + Clone,
     from: &[LimitFrom],
 ) -> Result<Option<Lease>, Error> {
+    if !matches!(item.flag(), Ok(false)) && policies.clone().any(Policy::warns) {
+        return Err(item.invalid(args!("a decision from a loan tells no counts; delete lease, or delete warn_at")));
+    }
     let lease = lease(item)?;
     let refused = lease.and_then(|_| policies.clone().find_map(|policy| lending::supports(policy).err()));
     if let Some(error) = refused {
@@ -463,6 +473,12 @@ impl Compiler {
         let mut numbers = 2_usize..;
         let numbered = numbers.find_map(|nth| Some(format!("{name} ({nth})")).filter(|name| !taken(name)));
         Ok(numbered.unwrap_or(name))
+    }
+
+    /// Whether a limit warns.
+    fn warns(&self, name: &str) -> bool {
+        let mut limits = self.limits.iter().filter(|limit| *limit.name == *name);
+        limits.any(|limit| limit.policies.iter().flatten().any(Policy::warns))
     }
 
     /// The place of a limit.

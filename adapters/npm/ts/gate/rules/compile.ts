@@ -13,7 +13,7 @@ import { Matcher } from "./matcher.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
 import { NEEDS_NUMBERS } from "./missing_options.js";
 import { quoted } from "./quoted_text.js";
-import type { Limit, LimitNumbers, ReadCalendar, Responses, Rule, Rules } from "./rules.js";
+import type { Limit, LimitNumbers, ReadCalendar, Responses, Rule, Rules, Thresholds } from "./rules.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";
 import { suggestion } from "./suggestion.js";
 import { tokensOf } from "./token_rules.js";
@@ -31,8 +31,11 @@ const RULE_FIELDS = [
   ...["on_failure", "settle_within_ms", "invalid_token", "challenge"],
 ];
 
-/** The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data, and `calendar` reads calendar windows. */
-export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: ReadCalendar): Rules {
+/**
+ * The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data, `calendar` reads calendar windows, and
+ * `thresholds` what warns.
+ */
+export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: ReadCalendar, thresholds?: Thresholds): Rules {
   root.only(FIELDS);
   const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
@@ -40,12 +43,13 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const tokens = tokenTable && tokensOf(tokenTable);
   const dimensions = declared ? dimensionsOf(declared) : [];
   const tiers = limitTable ? tiersOf(limitTable) : [];
-  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions }, numbers, calendar) : [];
+  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions, numbers, calendar, thresholds }) : [];
   const compiler = new Compiler(limits, tiers, ignoresCase);
   root.field("rules")?.each((rule) => compiler.add(rule));
   const { rules, warnings } = compiler;
   const matcher = new Matcher(rules.map(({ pattern }) => pattern));
   const stores = storeTable?.entries((name, item) => compiler.store(name, item)) ?? [];
+  thresholds?.around(stores, storeTable);
   if (limitTable) compiler.warnOfUnusedLimits(limitTable, stores);
   declared?.each((item) => {
     const { text } = item;
@@ -57,7 +61,7 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const responses = responsesOf(root.field("responses"));
   lists?.only(["allow", "deny"]);
   const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
-  const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers, prices: root.field("prices") };
+  const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers, thresholds, prices: root.field("prices") };
   const overrides = root.field("overrides");
   if (overrides && !numbers) throw overrides.invalid(NEEDS_NUMBERS);
   if (overrides) numbers!.override(overrides, compiled);

@@ -4,9 +4,9 @@ import type { Lease } from "../../question.js";
 import { ALGORITHMS, RulesPolicy } from "../rules_policy.js";
 import { PART_MARK, SENDER } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
-import { quotasOf } from "./quotas.js";
+import { type QuotaReaders, quotasOf } from "./quotas.js";
 import { quoted } from "./quoted_text.js";
-import { knownDimensions, type Limit, type LimitNumbers, type ReadCalendar, type Rules } from "./rules.js";
+import { knownDimensions, type Limit, type Rules } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The names of all tiers, sorted. */
@@ -15,14 +15,9 @@ export function tiersOf(limits: FileValue): string[] {
   return [...new Set(names.flat())].sort();
 }
 
-/** The limits of a file. `known` has all dimensions that there are, `numbers` takes numbers from data, and `calendar` reads calendar windows. */
-export function limitsOf(
-  limits: FileValue,
-  tiers: readonly string[],
-  known: Pick<Rules, "tokens" | "dimensions">,
-  numbers?: LimitNumbers,
-  calendar?: ReadCalendar,
-): Limit[] {
+/** The limits of a file. `known` has all dimensions that there are, and what reads the fields of quotas. */
+export function limitsOf(limits: FileValue, tiers: readonly string[], known: Pick<Rules, "tokens" | "dimensions"> & QuotaReaders): Limit[] {
+  const { numbers, thresholds } = known;
   const by = (item: FileValue) => dimension(item, knownDimensions(known));
   return limits.entries((name, limit) => {
     limit.only(["quotas", "charge_denied", "group_by", "lease", "tiers"]);
@@ -30,12 +25,13 @@ export function limitsOf(
     const policy = (item: FileValue) => {
       const group = limit.field("group_by");
       const groupBy = group && by(group);
-      const quotas = quotasOf(item, by, numbers, calendar);
+      const quotas = quotasOf(item, by, known);
       item.checkedName("name", name);
       return item.placing(() => RulesPolicy.ofLimit(name, quotas, chargeDenied, groupBy), inFile);
     };
     const mins: number[] = [];
     const taking = (item: FileValue, made: RulesPolicy, tier: number) => {
+      thresholds?.take(item, made, tier);
       mins.push(...(numbers?.take(item, made, tier, known.tokens !== undefined) ?? []));
       return made;
     };
@@ -50,6 +46,7 @@ export function limitsOf(
     });
     const policies = [usual, ...own];
     const lease = limit.field("lease");
+    if (lease) thresholds?.lend(name, lease);
     return { name, policies, lease: lease && leaseOf(lease, policies, mins), mins };
   });
 }

@@ -2,8 +2,8 @@ import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
 import { ALGORITHMS, CALENDAR_WINDOW, PENALTIES } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
-import { NEEDS_CALENDAR, NEEDS_NUMBERS } from "./missing_options.js";
-import type { LimitNumbers, ReadCalendar } from "./rules.js";
+import { NEEDS_CALENDAR, NEEDS_NUMBERS, NEEDS_THRESHOLDS } from "./missing_options.js";
+import type { ReadCalendar, Rules } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
@@ -32,19 +32,22 @@ const NO_BALANCE = "a balance is not supported by this package yet; count by it 
 /** The further fields of a calendar window. */
 const CALENDAR_FIELDS = ["every", "zone", "anchor", "carry_over"];
 
-/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. `numbers` reads `limit_from`, and `calendar` a calendar window. */
-export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, numbers?: LimitNumbers, calendar?: ReadCalendar): ReadyQuota[] {
-  return limit.required("quotas").each((item) => quota(item, dimension, numbers, calendar));
+/** What reads the fields of a quota that are not its algorithm's: `limit_from`, `warn_at`, and those of a calendar window. */
+export type QuotaReaders = Pick<Rules, "numbers" | "thresholds"> & { readonly calendar: ReadCalendar | undefined };
+
+/** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. */
+export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, readers: QuotaReaders): ReadyQuota[] {
+  return limit.required("quotas").each((item) => quota(item, dimension, readers));
 }
 
-function quota(item: FileValue, dimension: (item: FileValue) => string, fromData?: LimitNumbers, calendar?: ReadCalendar): ReadyQuota {
+function quota(item: FileValue, dimension: (item: FileValue) => string, { numbers: fromData, calendar, thresholds }: QuotaReaders): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
   if (named.text === BALANCE) throw named.invalid(NO_BALANCE);
   if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, [...ALGORITHMS, BALANCE])}`);
   const [numbers, isCalendar] = [NUMBERS[algorithm]!, algorithm === CALENDAR_WINDOW];
   // A penalty has no limit.
-  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(isCalendar ? CALENDAR_FIELDS : []), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from"])]);
+  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(isCalendar ? CALENDAR_FIELDS : []), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from", "warn_at"])]);
   const from = item.field("limit_from");
   if (from && !fromData) throw from.invalid(NEEDS_NUMBERS);
   if (isCalendar && !calendar) throw named.invalid(NEEDS_CALENDAR);
@@ -56,6 +59,9 @@ function quota(item: FileValue, dimension: (item: FileValue) => string, fromData
   if (isCalendar) quota = calendar!(item, quota);
   else item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
   quota.name = name === undefined ? name : item.checkedName("name", name);
+  const warnAt = item.field("warn_at");
+  if (warnAt && !thresholds) throw warnAt.invalid(NEEDS_THRESHOLDS);
+  thresholds?.read(item);
   return quota;
 }
 

@@ -1,7 +1,8 @@
+import type { Decision } from "../../core/decide.js";
 import type { ReadyQuota } from "../../core/policy.js";
 import type { Look } from "../../core/response.js";
 import type { TidegateError } from "../../error.js";
-import type { Lease } from "../../question.js";
+import type { Lease, Question } from "../../question.js";
 import type { RulesPolicy } from "../rules_policy.js";
 import { DIMENSIONS } from "./dimension_names.js";
 import type { FileValue } from "./file_value.js";
@@ -61,6 +62,8 @@ export interface Rules {
   readonly numbers: LimitNumbers | undefined;
   /** The table of prices, which its reader checks. */
   readonly prices: FileValue | undefined;
+  /** At which parts of limits decisions warn. Undefined if the gate warns of nothing. */
+  readonly thresholds: Thresholds | undefined;
 }
 
 /** A limit: the policy without a tier, then those of all tiers. Undefined if a tier is unlimited. */
@@ -111,6 +114,36 @@ export type MakeLimitNumbers = (before?: LimitNumbers) => LimitNumbers;
 
 /** Reads the fields of a calendar: a quota with this limit, in its windows. */
 export type ReadCalendar = (item: FileValue, quota: ReadyQuota) => ReadyQuota;
+
+/** What was asked for a decision. */
+export interface Charged {
+  readonly rule: string;
+  readonly check: Question;
+  /** The place of the sender's tier. */
+  readonly tier: number | undefined;
+}
+
+/** The parts of one file's limits at which decisions warn. */
+export interface Thresholds {
+  /** Throws what is wrong with `warn_at` of a quota, if it has that. */
+  read(quota: FileValue): void;
+  /** Takes `warn_at` of the quotas in a table. Throws if the limit cannot tell what it needs. */
+  take(table: FileValue, policy: RulesPolicy, tier: number): void;
+  /** Throws if a limit has any, which is leased here. */
+  lend(limit: string, item: FileValue): void;
+  /** Throws if a limit that is asked first or tried has any. */
+  around(stores: readonly StoreRules[], table: FileValue | undefined): void;
+  /** Throws if one of these rules, whose platform tells no counts, has any. */
+  fit(fixed: readonly Rule[]): void;
+  /**
+   * Tells which a charge has crossed, and returns the highest that is reached, or 0. `units` are the cost of a check, or by how much a settlement is more
+   * than its estimate.
+   */
+  charged(asked: Charged, decision: Decision, units: number, isSettled: boolean, by: { hash(key: string): string }): number;
+}
+
+/** Makes those of a file. */
+export type MakeThresholds = () => Thresholds;
 
 /** How responses look. */
 export interface Responses extends Look {
