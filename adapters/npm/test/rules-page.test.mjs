@@ -5,6 +5,8 @@ import { generateKeyPairSync } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Tidegate } from "@tidegate/edge";
+import { calendarWindow } from "@tidegate/edge/calendar";
+import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
 import { warnAt } from "@tidegate/edge/gate/warn-at";
 import { Gate } from "@tidegate/edge/gate/toml";
@@ -26,7 +28,7 @@ function read(file) {
     return new Tidegate({ url: "https://example.upstash.io", token: "none", ...limit });
   };
   try {
-    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData, warnAt: warnAt() });
+    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt() });
     return { warnings: gate.warnings, policies };
   } catch (error) {
     throw new Error(`${error.message} in\n${file}`);
@@ -80,9 +82,13 @@ test("a quota in a rules file is the one beside it in the options", () => {
     const options = new Function(`return (${written});`)();
     const [algorithm] = Object.keys(options);
     assert.equal(policies.length, 1);
-    const found = policies[0].quotas.find((quota) => quota[algorithm]);
-    assert.deepEqual(found?.[algorithm], options[algorithm]);
-    const quotas = other ? [options, "5 / s"] : [options];
+    // The numbers of a calendar window are those of an instant, and its options are read by a function.
+    const isCalendar = algorithm === "calendarWindow";
+    if (!isCalendar) {
+      const found = policies[0].quotas.find((quota) => quota[algorithm]);
+      assert.deepEqual(found?.[algorithm], options[algorithm]);
+    }
+    const quotas = isCalendar ? [calendarWindow(options.calendarWindow)] : other ? [options, "5 / s"] : [options];
     assert.ok(new Tidegate({ url: "https://example.upstash.io", token: "none", platform: "direct", failMode: "closed", policy: { name: "api", quotas } }));
   }
 });
