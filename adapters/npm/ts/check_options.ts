@@ -2,7 +2,7 @@
 
 import { invalid, TidegateError } from "./error.js";
 import { isObject, text, unknownField, whole } from "./fields.js";
-import type { Keys } from "./verdict.js";
+import type { Keys } from "./core/key.js";
 
 /** Options, or a function that returns or promises them. */
 export type Chosen<T> = T | PromiseLike<T> | (() => T | PromiseLike<T>);

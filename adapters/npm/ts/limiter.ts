@@ -11,7 +11,8 @@ import { LAYER, type Layer, written } from "./layer.js";
 import type { Common, ExactCore } from "./limiter_core.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
-import { type Held, type Keys, outcomeOf, Verdict } from "./verdict.js";
+import type { Keys } from "./core/key.js";
+import { type Held, outcomeOf, Verdict } from "./verdict.js";
 
 /** The longest time of a timer, some 25 days. A longer one ends at once. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;

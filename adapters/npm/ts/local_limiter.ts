@@ -3,7 +3,8 @@ import { EXACT } from "./core/capabilities.js";
 import type { Layer } from "./layer.js";
 import { Limiter, type LimitOptions, type Ready } from "./limiter.js";
 import { ExactCore } from "./limiter_core.js";
-import type { Keys, Verdict } from "./verdict.js";
+import type { Keys } from "./core/key.js";
+import type { Verdict } from "./verdict.js";
 
 /** A limiter in the memory of this process, which decides at once. */
 export abstract class LocalLimiter extends Limiter {

@@ -1,6 +1,6 @@
 import { MAX_INSTANT } from "./core/arithmetic.js";
 import type { Policy } from "./core/policy.js";
-import type { Keys } from "./verdict.js";
+import type { Keys } from "./core/key.js";
 
 /** The kinds of questions, by their numbers in `src/limit.rs`. From `SETTLE` on, they give back what may have denied a check. */
 export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as const;

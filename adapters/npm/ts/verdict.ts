@@ -1,4 +1,5 @@
 import type { Decision } from "./core/decide.js";
+import type { Keys } from "./core/key.js";
 import type { Policy } from "./core/policy.js";
 import type { Sent } from "./core/response.js";
 import type { Question } from "./question.js";
@@ -16,9 +17,6 @@ export interface QuotaStatus {
   /** How long until the quota is unused again, if nothing else arrives. Null for a concurrency limit. */
   resetAfterMs: number | null;
 }
-
-/** The key of each dimension, by the name in the quotas' `by`. A quota without `by` has the name `""`. */
-export type Keys = Readonly<Record<string, string>>;
 
 /** A charge that can be settled, and is refunded once. */
 export interface Charge {

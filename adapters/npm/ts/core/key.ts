@@ -17,6 +17,9 @@ const KINDS = Array.from({ length: 128 }, (_, code) => {
   return character === "/" ? SLASH : /[A-Za-z\d:]/.test(character) ? JOINS : /[_.@=+-]/.test(character) ? STAYS : undefined;
 });
 
+/** The key of each dimension, by the name in the quotas' `by`. A quota without `by` has the name `""`. */
+export type Keys = Readonly<Record<string, string>>;
+
 /** What a sender's key begins with. */
 const SENDERS = /^(?:sub|key|ip):/;
 

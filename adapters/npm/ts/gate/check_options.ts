@@ -1,7 +1,7 @@
 import { CHECK_OPTIONS, costOf, optionsReader, uniqueToken } from "../check_options.js";
 import { invalid } from "../error.js";
 import { choice, flag, text, whole } from "../fields.js";
-import type { Keys } from "../verdict.js";
+import type { Keys } from "../core/key.js";
 import { type Framework, FRAMEWORKS } from "./frameworks.js";
 
 /** What only the application knows of a request. */

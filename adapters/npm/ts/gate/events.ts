@@ -1,10 +1,10 @@
 import { quietly } from "../callback.js";
 import type { Decision } from "../core/decide.js";
-import { digest } from "../core/key.js";
+import { digest, type Keys } from "../core/key.js";
 import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../decision_numbers.js";
 import type { ErrorKind, TidegateError } from "../error.js";
 import type { Question } from "../question.js";
-import type { Keys, Outcome } from "../verdict.js";
+import type { Outcome } from "../verdict.js";
 
 /** What a gate did with one request. It has no address, no subject, no API key and no token. Unknown values are left out. */
 export interface Event {

@@ -1,6 +1,6 @@
 import { type Chosen, chosen, isPromised } from "../check_options.js";
 import { AddressSource } from "../core/address.js";
-import { hasMissingIp } from "../core/key.js";
+import { hasMissingIp, type Keys } from "../core/key.js";
 import { type Look, undecided } from "../core/response.js";
 import { invalid, TidegateError } from "../error.js";
 import { Fields, shown } from "../fields.js";
@@ -8,7 +8,7 @@ import { FrontEnd, notRequest, SETTLE_WITHIN_MS } from "../front_end.js";
 import type { Layer } from "../layer.js";
 import type { ErrorEvent, Platform } from "../options.js";
 import { StoreLog, type Watched } from "../store_health.js";
-import { type Held, type Keys, type VerdictParts, Verdict } from "../verdict.js";
+import { type Held, type VerdictParts, Verdict } from "../verdict.js";
 import { type GateCheck, type GateCheckOptions, readGateCheck } from "./check_options.js";
 import { type Composed, composed } from "./combinators/compose.js";
 import { Decider, misconfigured } from "./decide.js";
@@ -30,7 +30,8 @@ import { type TokenKeys, Tokens } from "./token_signatures.js";
 
 export { type ErrorKind, TidegateError } from "../error.js";
 export type { ErrorEvent, Operation, Platform } from "../options.js";
-export { type Charge, type Keys, type Outcome, type QuotaStatus, Verdict } from "../verdict.js";
+export type { Keys } from "../core/key.js";
+export { type Charge, type Outcome, type QuotaStatus, Verdict } from "../verdict.js";
 export type { GateCheckOptions } from "./check_options.js";
 export type { Framework } from "./frameworks.js";
 export { type AnalyticsEngine, analyticsEngine, type Event, jsonLines, type Meter, openTelemetry, type Sink } from "./events.js";

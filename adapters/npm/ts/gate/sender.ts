@@ -1,8 +1,7 @@
 import { type Client, written } from "../core/address.js";
-import { apiKeyOf, newKey, senderKey } from "../core/key.js";
+import { apiKeyOf, type Keys, newKey, senderKey } from "../core/key.js";
 import type { Policy } from "../core/policy.js";
 import { invalid } from "../error.js";
-import type { Keys } from "../verdict.js";
 import type { GateCheck } from "./check_options.js";
 import { bytesOf, type Facts } from "./request_facts.js";
 import { GLOBAL, IP, JA4, PART_MARK, SENDER } from "./rules/dimension_names.js";

@@ -1,6 +1,6 @@
 // What a sender has used of its limits, as core's `gate/usage.rs` tells it.
 
-import { hasMissingIp } from "../core/key.js";
+import { hasMissingIp, type Keys } from "../core/key.js";
 import { response, type Sent, unavailable, undecided } from "../core/response.js";
 import { EACH, FROM_STORE, ORIGIN, ORIGINS, QUOTAS, UNKNOWN } from "../decision_numbers.js";
 import { needsPeer, TidegateError } from "../error.js";
@@ -9,7 +9,6 @@ import { notRequest } from "../front_end.js";
 import { TELL } from "../log.js";
 import { addressOf, type NodeRequest, requestOf, routingOf } from "../middleware/node_request.js";
 import { ask, clamped, PEEK } from "../question.js";
-import type { Keys } from "../verdict.js";
 import { checkPolicy, checkSupport } from "./combinators/store_support.js";
 import type { Decider } from "./decide.js";
 import { readGateCheck } from "./check_options.js";

@@ -1,7 +1,7 @@
 import type { Policy } from "../../core/policy.js";
 import { invalid } from "../../error.js";
 import type { Question } from "../../question.js";
-import type { Keys } from "../../verdict.js";
+import type { Keys } from "../../core/key.js";
 
 /** The same question by another policy, which counts by some of its keys. Throws if it lacks one. */
 export function askedBy(policy: Policy, question: Question): Question {

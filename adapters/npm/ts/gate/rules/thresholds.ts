@@ -8,7 +8,7 @@ import type { Decision } from "../../core/decide.js";
 import { current } from "../../core/policy.js";
 import { ALLOWED, AT, EACH, FROM_STORE, ORIGIN, QUOTAS, REPLAY, STATUS, UNKNOWN } from "../../decision_numbers.js";
 import { TidegateError } from "../../error.js";
-import type { Keys } from "../../verdict.js";
+import type { Keys } from "../../core/key.js";
 import type { RulesPolicy } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
 import { quoted } from "./quoted_text.js";

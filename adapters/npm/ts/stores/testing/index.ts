@@ -5,7 +5,8 @@ import type { LimitOptions } from "../../limiter.js";
 import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { logOf, PolicyStore, type StoreLog } from "../../store_health.js";
-import type { Keys, Verdict } from "../../verdict.js";
+import type { Keys } from "../../core/key.js";
+import type { Verdict } from "../../verdict.js";
 import { Memory } from "../memory/memory.js";
 import { Staged, type Staging } from "./staged.js";
 
