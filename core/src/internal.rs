@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 #[cfg(feature = "lending")]
 pub use crate::batches::Batches;
-#[cfg(any(feature = "gate", feature = "serde"))]
+#[cfg(any(feature = "calendar", feature = "gate", feature = "serde"))]
 pub use crate::suggestion::Suggestion;
 /// Integers of few bytes.
 pub mod leb128 {

@@ -448,6 +448,7 @@ impl Quota {
         self.warn_at.percents()
     }
 
+    #[cfg(any(feature = "std", feature = "serde"))]
     pub(crate) const fn warn_at_percents(&self) -> &WarnAt {
         &self.warn_at
     }

@@ -44,6 +44,7 @@ impl WarnAt {
         self.0.iter().copied().take_while(|percent| *percent > 0)
     }
 
+    #[cfg(any(feature = "std", feature = "serde"))]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0[0] == 0
     }
@@ -69,6 +70,7 @@ impl WarnAt {
 }
 
 /// The least number of used units that is this part of a limit: the part, rounded up. No product is larger than the limit times 1.
+#[cfg(feature = "std")]
 fn units(percent: u8, limit: u64) -> u64 {
     let percent = u64::from(percent);
     limit / 100 * percent + (limit % 100 * percent).div_ceil(100)

@@ -332,6 +332,11 @@ fn sized(random: &mut ChaCha8Rng, algorithm: &str, nth: usize, limit: u64) -> Va
             let refill = random.random_range(1..=limit);
             json!({ "name": name, "algorithm": algorithm, "capacity": limit, "refill": refill, "per_ms": window_ms })
         }
+        "calendar_window" => {
+            let anchor = format!("2001-01-01T00:{:02}", random.random_range(0..60));
+            let carry_over = random.random_range(0..=limit);
+            json!({ "name": name, "algorithm": algorithm, "limit": limit, "every": "hour", "anchor": anchor, "carry_over": carry_over })
+        }
         _ => json!({ "name": name, "algorithm": algorithm, "limit": limit, "window_ms": window_ms }),
     }
 }
