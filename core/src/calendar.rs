@@ -2,6 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+#[cfg(feature = "gate")]
+use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -241,6 +243,13 @@ impl Hash for Calendar {
 fn zones() -> &'static TimeZoneDatabase {
     static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
     ZONES.get_or_init(TimeZoneDatabase::bundled)
+}
+
+/// An instant in UTC, such as `2026-01-31T05:00Z`.
+#[cfg(feature = "gate")]
+pub(crate) fn to_the_minute(at: UnixMillis) -> String {
+    let time = i64::try_from(at.get()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(|| at.to_string(), |time| time.strftime("%Y-%m-%dT%H:%MZ").to_string())
 }
 
 fn no_zone(name: &str) -> Error {

@@ -228,7 +228,7 @@ test("a gate counts by a calendar, and explains it", async () => {
   assert.deepEqual([day.allowed, day.quotas[0].limit, day.quotas[0].remaining, day.headers["ratelimit-policy"]], [true, 7, 3, '"plan";q=7;w=82800']);
   assert.deepEqual([(await check("2026-03-29T21:59Z")).retryAfterMs, (await check("2026-03-29T22:00Z")).quotas[0].remaining], [60_000, 3]);
   const explained = await gate.explain(request, { peer: "192.0.2.1", now: at("2026-03-29T12:00Z") });
-  assert.match(explained, /^limit {4}plan: calendar_window of 5 each day in Europe\/Berlin, from 2001-01-01, now from 1774738800000 ms since the epoch to 1774821600000 ms since the epoch, and up to 2 that the one before has left, by sender = /m);
+  assert.match(explained, /^limit {4}plan: calendar_window of 5 each day in Europe\/Berlin, from 2001-01-01, now from 2026-03-28T23:00Z to 2026-03-29T22:00Z, and up to 2 that the one before has left, by sender = /m);
 });
 
 test("a gate without the option says what to import, and a wrong field what to write", () => {

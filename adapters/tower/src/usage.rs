@@ -35,7 +35,7 @@ use crate::service::write;
 ///     },
 ///     "rules": [{ "path": "/api/*", "limits": ["api"] }, { "path": "/usage", "limits": ["usage"] }]
 /// }"#)?;
-/// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Vercel))?;
+/// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct))?;
 /// let limited = RateLimitLayer::new(gate)?;
 /// let usage = limited.usage()?;
 /// Ok(Router::new().route_service("/usage", usage).layer(limited))

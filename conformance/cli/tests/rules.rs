@@ -325,12 +325,12 @@ fn limits_from_data_and_overrides_are_shown() -> Result<()> {
     Ok(())
 }
 
-/// A schema without its words, and without where limits come from, which are those of rules files only.
+/// A schema without its words, and without where limits come from and when they warn, which are those of rules files only.
 fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| {
-                !["title", "description", "default", "examples", "limit_from"].contains(&name.as_str())
+                !["title", "description", "default", "examples", "limit_from", "warn_at"].contains(&name.as_str())
             });
             kept.map(|(name, value)| (name.clone(), bare(value))).collect()
         }

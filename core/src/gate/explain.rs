@@ -10,6 +10,8 @@ use super::sender::{Entry, Sender};
 use super::stores::StoreRules;
 use super::token::InvalidToken;
 use crate::algorithm::CalendarWindow;
+#[cfg(feature = "calendar")]
+use crate::calendar::to_the_minute;
 use crate::dimension::OwnKeys;
 use crate::lending::Lease;
 use crate::{ClientIpSource, Error, Key, Policy, Quota};
@@ -303,6 +305,9 @@ fn calendar_window(f: &mut fmt::Formatter<'_>, quota: &Quota, window: &CalendarW
         write!(f, " each {} in {}, from {}", calendar.every().name(), calendar.zone_name(), calendar.anchor_text())?;
     }
     let end = window.start() + window.window();
+    #[cfg(feature = "calendar")]
+    write!(f, ", now from {} to {}", to_the_minute(window.start()), to_the_minute(end))?;
+    #[cfg(not(feature = "calendar"))]
     write!(f, ", now from {} to {}", window.start(), end)?;
     if window.carry_over() > 0 {
         write!(f, ", and up to {} that the one before has left", window.carry_over())?;

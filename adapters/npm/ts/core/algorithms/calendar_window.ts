@@ -140,9 +140,9 @@ export class CalendarWindow extends Rule<CalendarState> {
 
   /** The rule in words, with those of its calendar. */
   described(calendar: string): string {
-    const [end, most] = [this.#start + this.#first, this.carryOver];
-    const carried = most > 0 ? `, and up to ${most} that the one before has left` : "";
-    return `${this.name} of ${this.limit}${calendar}, now from ${this.#start} ms since the epoch to ${end} ms since the epoch${carried}`;
+    const [from, to] = [this.#start, this.#start + this.#first].map((at) => new Date(at).toISOString().replace(":00.000", ""));
+    const carried = this.carryOver > 0 ? `, and up to ${this.carryOver} that the one before has left` : "";
+    return `${this.name} of ${this.limit}${calendar}, now from ${from} to ${to}${carried}`;
   }
 
   override startOf(now: number): number {
