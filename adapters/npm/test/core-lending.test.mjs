@@ -13,7 +13,7 @@ import { Policy } from "../modules/core/policy.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/decision_numbers.js";
 import { lent } from "../modules/stores/redis/wire.js";
-import { calendarQuota, seeded, started } from "./reference.mjs";
+import { calendarQuota, latestKnown, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 6_000);
@@ -581,6 +581,7 @@ class World {
   #random;
   #bridge;
   #made;
+  #latest;
   #terms;
   #tells;
   #server;
@@ -598,7 +599,11 @@ class World {
     this.#random = random;
     this.#bridge = bridge;
     this.#isCalm = random.chance(0.75);
-    this.#made = policyOf(random, 2 ** 42, true, this.#isCalm ? ["common", "common", "2^31", "2^51"] : undefined);
+    // The core refuses to decide after the windows that a policy knows, and the package finds further ones.
+    do {
+      this.#made = policyOf(random, 2 ** 42, true, this.#isCalm ? ["common", "common", "2^31", "2^51"] : undefined);
+      this.#latest = Math.min(latestKnown(this.#made.ready.quotas), MAX_INSTANT);
+    } while (this.#latest < START + 3 * YEAR);
     const slice = random.pick(1, random.size(50), random.size(1_000_000), random.size(1_000_000));
     const lifetime = random.pick(1_000, 60_000, random.from(1_000, 60_000));
     const grace = random.pick(0, 1, random.size(5), random.size(slice), random.size(1_000_000));
@@ -681,7 +686,7 @@ class World {
 
   /** What an isolate's clock tells. */
   #told(at) {
-    return Math.min(this.#now + this.#ahead[at], MAX_INSTANT);
+    return Math.min(this.#now + this.#ahead[at], this.#latest);
   }
 
   #due(at) {
