@@ -10,11 +10,14 @@ import type { OwnStore } from "./stores.js";
 /** The rules for these stores, each of which must support the limits of its rules. Throws with the first rule whose store does not. */
 export function fitted(rules: Rules, composed: readonly Composed[], stores: readonly OwnStore[]): Rules {
   const names = stores.map(({ name }) => name);
-  const found = { ...rules, rules: rules.rules.map((rule) => fittedRule(rule, composed, names)) };
   const isFixed = ({ store }: Rule) => stores[store === undefined ? 0 : names.indexOf(store)]!.capabilities.class === "per_location";
-  const fixed = found.rules.filter(isFixed);
-  rules.thresholds?.fit(fixed);
-  rules.numbers?.fit(found, fixed);
+  const fit = (rule: Rule) => {
+    const fitted = fittedRule(rule, composed, names);
+    if (rules.thresholds?.has(rule) && isFixed(rule)) throw about(rule, new TidegateError("unsupported", "this store does not tell what is used, and so warns of nothing; delete warn_at"));
+    return fitted;
+  };
+  const found = { ...rules, rules: rules.rules.map(fit) };
+  rules.numbers?.fit(found, found.rules.filter(isFixed));
   return found;
 }
 

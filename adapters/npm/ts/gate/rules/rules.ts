@@ -133,8 +133,8 @@ export interface Thresholds {
   lend(limit: string, item: FileValue): void;
   /** Throws if a limit that is asked first or tried has any. */
   around(stores: readonly StoreRules[], table: FileValue | undefined): void;
-  /** Throws if one of these rules, whose platform tells no counts, has any. */
-  fit(fixed: readonly Rule[]): void;
+  /** Whether a limit of a rule has any. */
+  has(rule: Rule): boolean;
   /**
    * Tells which a charge has crossed, and returns the highest that is reached, or 0. `units` are the cost of a check, or by how much a settlement is more
    * than its estimate.

@@ -7,11 +7,9 @@ import { later } from "../../core/arithmetic.js";
 import type { Decision } from "../../core/decide.js";
 import { current } from "../../core/policy.js";
 import { ALLOWED, AT, EACH, FROM_STORE, ORIGIN, QUOTAS, REPLAY, STATUS, UNKNOWN } from "../../decision_numbers.js";
-import { TidegateError } from "../../error.js";
 import type { Keys } from "../../core/key.js";
 import type { RulesPolicy } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
-import { quoted } from "./quoted_text.js";
 import type { Charged, Rule, Thresholds } from "./rules.js";
 import { limitsOf, type StoreRules } from "./store_rules.js";
 
@@ -98,9 +96,8 @@ export class FileThresholds implements Thresholds {
     }
   }
 
-  fit(fixed: readonly Rule[]): void {
-    const wrong = fixed.find(({ policies }) => policies.some((policy) => policy?.parts.scopes!.split(",").some((scope) => this.#limits.has(scope.split("@")[0]!))));
-    if (wrong) throw TidegateError.from(["unsupported", `rule ${quoted(wrong.name)}: this store does not tell what is used, and so warns of nothing; delete warn_at`]);
+  has({ policies }: Rule): boolean {
+    return policies.some((policy) => policy?.parts.scopes!.split(",").some((scope) => this.#limits.has(scope.split("@")[0]!)));
   }
 
   /** Those of each quota of a policy, which is one for tiers with the same quotas. */
