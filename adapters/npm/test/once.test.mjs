@@ -1,12 +1,14 @@
 // A token is used for the first time once: in memory, on Redis and in a Durable Object.
 
 import assert from "node:assert/strict";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { once } from "@tidegate/edge/once";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { Redis } from "ioredis";
-import { redisServer } from "./servers.mjs";
+import ts from "typescript";
+import { redisServer, upstash } from "./servers.mjs";
 
 const NOW = 1_800_000_000_000;
 const OPTIONS = { name: "webhooks", ttlMs: 60_000 };
@@ -50,4 +52,37 @@ test("a store that is down is an error, and never true", async () => {
   const { Tidegate } = await import("@tidegate/edge");
   const isFirst = once((limit) => new Tidegate({ url: "http://127.0.0.1:9", token: "none", ...limit }), OPTIONS);
   await assert.rejects(isFirst("evt_1"), (error) => error.kind === "unavailable" || error.kind === "timeout");
+});
+
+test("the handler that the guide prints processes an event once, and says so if nobody knows", async () => {
+  const guide = readFileSync(new URL("../../../core/docs/once.md", import.meta.url), "utf8");
+  const [, printed] = guide.match(/\n```ts\n([^]*?)\n```\n/);
+  const server = await upstash();
+  // What the page leaves to its reader. `process` is a name of Node.js, too.
+  const given = `
+    const { url, token } = ${JSON.stringify({ url: server.url, token: server.token })};
+    const verified = (request: Request): Promise<{ id: string }> => request.json();
+    export const processed: string[] = [];
+    const process = async ({ id }: { id: string }) => {
+      if (id === "broken") throw new Error("the processing fails");
+      processed.push(id);
+    };
+  `;
+  const file = new URL(`printed-${crypto.randomUUID()}.mjs`, import.meta.url);
+  try {
+    writeFileSync(file, ts.transpileModule(given + printed, { compilerOptions: { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext } }).outputText);
+    const handler = await import(file);
+    const send = (id) => handler.POST(new Request("https://example.com/webhook", { method: "POST", body: JSON.stringify({ id }) }));
+    const answers = await Promise.all(Array.from({ length: 50 }, () => send("evt_1")));
+    assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
+    assert.deepEqual(handler.processed, ["evt_1"]);
+    await assert.rejects(send("broken"), /the processing fails/);
+    assert.equal((await send("broken")).status, 200);
+    await server.stop();
+    assert.equal((await send("evt_2")).status, 503);
+    assert.deepEqual(handler.processed, ["evt_1"]);
+  } finally {
+    rmSync(file, { force: true });
+    await server.stop();
+  }
 });
