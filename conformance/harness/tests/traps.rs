@@ -139,6 +139,24 @@ fn no_rule_for_a_login_is_open_while_the_store_is_down() -> Result<()> {
 }
 
 #[test]
+fn no_identity_is_what_a_client_writes() -> Result<()> {
+    let believed = Regex::new(
+        r#"\b(subject|key|keys|tenant|tier|apiKey|user)\b[^\n]*\bheaders(\(\))?\.get\("x-(user|tenant|tier)"#,
+    )?;
+    let wrong_of = |files: Vec<(PathBuf, String)>| -> Vec<PathBuf> {
+        let says_so = |text: &str| text.contains("which any client can write") || text.contains("believes the client");
+        let is_wrong = |(path, text): &(PathBuf, String)| believed.is_match(&code(path, text)) && !says_so(text);
+        files.into_iter().filter(is_wrong).map(|(path, _)| path).collect()
+    };
+    let wrong =
+        wrong_of(all(&["adapters", "core/docs", "conformance/snippets"], &["md", "rs", "ts", "js", "tsx", "mjs"])?);
+    assert!(wrong.is_empty(), "take it from a verified session or token: {wrong:?}");
+    let page = "\n```js\nconst of = (request) => ({ subject: request.headers.get(\"x-user\") });\n```\n";
+    assert_eq!(wrong_of(vec![("page.md".into(), page.into())]).len(), 1);
+    Ok(())
+}
+
+#[test]
 fn no_secret_is_in_code_that_users_copy() -> Result<()> {
     let secret = Regex::new(r#"key_secret\(\[|keySecret: "|\btoken: "|password: ""#)?;
     let mut wrong = Vec::new();
