@@ -48,7 +48,7 @@ local function get(key)
 end
 
 --+ balance
-local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', ba = '1 0;' }
+local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', cw = '1 0 0 0;', ba = '1 0;' }
 -- A balance is left as it is when all else is made unused.
 if mode == 'k' then
   local quota = 5

@@ -53,8 +53,8 @@ impl Script {
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
             (Self::Lending, false) => "03f2bd2d8161a97a981a166128828489a4c5a875",
-            (Self::Balance, false) => "3e86685654138825d505549c57a04d8ef35329b0",
-            (Self::Balance, true) => "a480c4c41a01d2ad006c520ed8ba0df4ebbb1f75",
+            (Self::Balance, false) => "c1272bb02557b214553ff15863acc434597be203",
+            (Self::Balance, true) => "8a43aa1bb9791ad63baadf8ce20b496fecf688b4",
             (Self::Lending, true) => "8c19d01ccfa00a887836bd7d443d171571844fb2",
         }
     }

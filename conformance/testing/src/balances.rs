@@ -1,5 +1,6 @@
 //! Random histories of balances: grants, requests and settlements, with all that may be beside a balance.
 
+use crate::NOW;
 use proptest::prelude::*;
 use tidegate_core::{
     Check, Decision, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, Settle, UnixMillis,
@@ -47,7 +48,7 @@ pub fn policy() -> impl Strategy<Value = Policy> {
         (1..8u64, 1..50u64).prop_map(|(n, w)| Some(Quota::fixed_window(n, Millis::new(w)).unwrap())),
         (1..8u64, 1..4u64, 1..50u64).prop_map(|(n, r, w)| Some(Quota::token_bucket(n, r, Millis::new(w)).unwrap())),
     ];
-    let beside = proptest::collection::vec(0..6u8, 0..3);
+    let beside = proptest::collection::vec(0..7u8, 0..3);
     (included, beside, 20..80u64, any::<bool>(), 0..3u8).prop_map(
         |(included, beside, max, charge_denied, dimensions)| {
             let user = |quota: Quota| if dimensions > 0 { quota.by("user").unwrap() } else { quota };
@@ -61,6 +62,7 @@ pub fn policy() -> impl Strategy<Value = Policy> {
                     2 => other(Quota::leaky_bucket(20, 3, ms(5)).unwrap()),
                     3 => user(Quota::concurrency(3, ms(100)).unwrap()),
                     4 => other(Quota::token_bucket(25, 2, ms(7)).unwrap()),
+                    6 => other(calendar_window()),
                     _ => user(Quota::fixed_window(40, ms(90)).unwrap()),
                 })
                 .collect();
@@ -75,6 +77,12 @@ pub fn policy() -> impl Strategy<Value = Policy> {
             if dimensions == 2 { policy.group_by("user").unwrap() } else { policy }
         },
     )
+}
+
+/// A window of a calendar that ends where histories begin, and the next one.
+fn calendar_window() -> Quota {
+    let (minutes, length_end, carry_over) = (NOW.get() / 60_000, 1 << 20, 3);
+    Quota::from_parameters(8, [12, (minutes - 5) * length_end + 5, carry_over * length_end + 60]).unwrap()
 }
 
 /// A policy and what happens to it.
