@@ -25,7 +25,10 @@ use crate::service::write;
 /// It is limited as any other path is: put it inside the layer, and give its path a rule.
 ///
 /// ```
+/// use std::net::SocketAddr;
+///
 /// use axum::Router;
+/// use axum::extract::ConnectInfo;
 /// use tidegate_tower::{ClientIpSource, Error, Gate, MemoryLimiter, Platform, RateLimitLayer, Rules};
 /// # fn app() -> Result<Router, Error> {
 /// let rules = Rules::parse("rules.json", r#"{
@@ -36,7 +39,8 @@ use crate::service::write;
 ///     "rules": [{ "path": "/api/*", "limits": ["api"] }, { "path": "/usage", "limits": ["usage"] }]
 /// }"#)?;
 /// let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct))?;
-/// let limited = RateLimitLayer::new(gate)?;
+/// let limited =
+///     RateLimitLayer::with_peer(gate, |extensions| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()));
 /// let usage = limited.usage()?;
 /// Ok(Router::new().route_service("/usage", usage).layer(limited))
 /// # }
