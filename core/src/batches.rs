@@ -1,7 +1,7 @@
 //! Sends what one task asks at once as one request.
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
@@ -130,7 +130,7 @@ impl<Q, A> Batch<Q, A> {
         };
         let error = Arc::new(error);
         for place in &mut asked.answers {
-            let answer = answers.next().unwrap_or_else(|| Err(same(&error)));
+            let answer = answers.next().unwrap_or_else(|| Err(Error::shared(&error)));
             place.get_or_insert(answer);
         }
         let waiting = mem::take(&mut asked.waiting);
@@ -164,16 +164,6 @@ impl<Q, A> Drop for Part<'_, Q, A> {
 fn lost() -> Error {
     let message = "the call that would have sent this one was dropped; the request may have been charged";
     Error::new(ErrorKind::Contended, message)
-}
-
-/// One call's error of a request that has failed.
-fn same(error: &Arc<Error>) -> Error {
-    let same = Error::new(error.kind(), error.to_string());
-    let same = match error.advice() {
-        Some(advice) => same.with_advice(advice),
-        None => same,
-    };
-    same.with_source(Arc::clone(error))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+#[cfg(any(feature = "lending", feature = "std"))]
+use alloc::sync::Arc;
 use core::error::Error as StdError;
 use core::fmt;
 
@@ -178,6 +180,14 @@ impl Error {
             ErrorKind::UnknownCharge,
             "no charge is remembered under this policy, key and token; settle within the token's time to live",
         )
+    }
+
+    /// One call's error of several that have failed together.
+    #[cfg(any(feature = "lending", feature = "std"))]
+    pub(crate) fn shared(error: &Arc<Self>) -> Self {
+        let mut shared = Self::new(error.kind(), error.0.message.clone());
+        shared.0.advice = error.0.advice;
+        shared.with_source(Arc::clone(error))
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

@@ -26,7 +26,7 @@ pub(crate) use capabilities::LOANS;
 pub use capabilities::{Capabilities, Dimensions};
 #[cfg(feature = "std")]
 pub use deny_cache::DenyCache;
-#[cfg(feature = "lending")]
+#[cfg(any(feature = "lending", feature = "std"))]
 pub(crate) use erased::BoxFuture;
 pub use erased::ErasedLimiter;
 #[cfg(feature = "std")]

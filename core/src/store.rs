@@ -4,7 +4,7 @@
 //! |-|-|-|
 //! | [`Atomic`] | apply a whole policy in one indivisible step | [`AtomicLimiter`] |
 //! | [`Atomic`] that [lends](crate::Capabilities::lends) | lend parts of a policy's quotas in that step | `LendingLimiter`, with the feature `lending` |
-//! | [`Versioned`] | compare and swap | [`VersionedLimiter`] |
+//! | [`Versioned`] | compare and swap | [`VersionedLimiter`], or with a memory [`RememberingLimiter`](VersionedLimiter::remembering) |
 //! | [`BestEffort`] | get and put | [`BestEffortLimiter`] |
 //! | [`Native`] | decide by itself | [`NativeLimiter`] |
 //!
@@ -51,6 +51,10 @@ mod best_effort;
 #[cfg(feature = "lending")]
 mod lending;
 mod native;
+#[cfg(feature = "std")]
+mod remembering;
+#[cfg(any(feature = "lending", feature = "std"))]
+mod tasks;
 #[cfg(feature = "lending")]
 mod under_way;
 mod versioned;
@@ -62,4 +66,29 @@ pub use lending::{LendingLimiter, lending_capabilities};
 #[cfg(all(feature = "lending", feature = "gate"))]
 pub(crate) use lending::{Pausing, ToTell};
 pub use native::{Native, NativeLimiter};
-pub use versioned::{Changed, Swap, Versioned, VersionedLimiter, VersionedValue};
+#[cfg(feature = "std")]
+pub use remembering::RememberingLimiter;
+pub use versioned::{Changed, Swap, Swapped, Versioned, VersionedLimiter, VersionedValue};
+
+#[cfg(any(feature = "lending", feature = "std"))]
+use alloc::{sync::Arc, vec::Vec};
+
+#[cfg(any(feature = "lending", feature = "std"))]
+use crate::{Policy, UnixMillis};
+
+/// The most policies that a limiter keeps for calls that outlive the check.
+#[cfg(any(feature = "lending", feature = "std"))]
+const POLICIES_MAX: usize = 256;
+
+/// A policy that is kept, or `None` if there is no room for it.
+#[cfg(any(feature = "lending", feature = "std"))]
+fn shared(policies: &mut Vec<Arc<Policy>>, policy: &Policy, now: UnixMillis) -> Option<Arc<Policy>> {
+    let known = policies.iter().find(|known| ***known == *policy).cloned();
+    known.or_else(|| {
+        policies.retain(|policy| policy.covers(now).is_ok());
+        (policies.len() < POLICIES_MAX).then(|| {
+            policies.push(Arc::new(policy.clone()));
+            policies[policies.len() - 1].clone()
+        })
+    })
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_core::store::{Swap, Versioned, VersionedValue};
+use tidegate_core::store::{Swap, Swapped, Versioned, VersionedValue};
 use tidegate_core::{Capabilities, Error, ErrorKind, Limiter, MemoryLimiter, Millis, Operation, Reply, limiter_fn};
 
 use crate::turn;
@@ -109,6 +109,10 @@ pub struct Table {
     pub writes: AtomicU32,
     /// How many writes lose to a concurrent writer.
     pub rivals: AtomicU32,
+    /// How many calls were made.
+    pub calls: AtomicU32,
+    /// Whether a swap tells what it found, or under which version it wrote.
+    pub tells: bool,
 }
 
 impl Table {
@@ -120,9 +124,15 @@ impl Table {
         if current != expected || rival.is_ok() {
             return Swap::Conflict;
         }
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        rows.insert(key.into(), (bytes.into(), current.unwrap_or(0) + 1));
+        // No version of a row comes again, also after it was deleted.
+        let version = u64::from(self.writes.fetch_add(1, Ordering::Relaxed)) + 1;
+        rows.insert(key.into(), (bytes.into(), version));
         Swap::Done
+    }
+
+    async fn called(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        turn().await;
     }
 
     /// A row, with its version.
@@ -140,20 +150,35 @@ impl Versioned for Table {
     }
 
     async fn read(&self, key: &str) -> Result<Option<VersionedValue<u64>>, Error> {
-        turn().await;
+        self.called().await;
         Ok(self.row(key).map(|(bytes, version)| VersionedValue { bytes, version }))
     }
 
     async fn create(&self, key: &str, bytes: &[u8], ttl: Millis) -> Result<Swap, Error> {
         assert!(ttl > Millis::ZERO);
-        turn().await;
+        self.called().await;
         Ok(self.write(key, bytes, None))
     }
 
     async fn update(&self, key: &str, bytes: &[u8], version: u64, ttl: Millis) -> Result<Swap, Error> {
         assert!(ttl > Millis::ZERO);
-        turn().await;
+        self.called().await;
         Ok(self.write(key, bytes, Some(version)))
+    }
+
+    async fn swap(&self, key: &str, bytes: &[u8], version: Option<u64>, ttl: Millis) -> Result<Swapped<u64>, Error> {
+        assert!(ttl > Millis::ZERO);
+        self.called().await;
+        let swap = self.write(key, bytes, version);
+        let found = self.row(key);
+        Ok(match (swap, found) {
+            (Swap::Done, Some((_, version))) if self.tells => Swapped::Done(Some(version)),
+            (Swap::Done, _) => Swapped::Done(None),
+            (Swap::Conflict, found) if self.tells => {
+                Swapped::Lost(found.map(|(bytes, version)| VersionedValue { bytes, version }))
+            }
+            (Swap::Conflict, _) => Swapped::Conflict,
+        })
     }
 
     async fn delete(&self, key: &str) -> Result<(), Error> {

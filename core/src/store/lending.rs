@@ -10,6 +10,7 @@ use core::task::{Context, Poll};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::shared;
 use super::under_way::{Questions, UnderWay};
 use crate::lending::{Answer, Borrowers, Lease, NumberedQuestion, Verdict, can_borrow};
 use crate::limiter::{BoxFuture, Capabilities, Check, LOANS, Limiter, LimiterExt, Operation, Reply};
@@ -59,7 +60,7 @@ struct Shared<'s> {
 /// What to ask of, without a check.
 type Whose = (Arc<Policy>, Key);
 
-/// The most policies and questions that are kept for later, and of the checks that were dropped. Further ones are not.
+/// The most questions that are kept for later, and of the checks that were dropped. Further ones are not.
 const LATER_MAX: usize = 256;
 
 /// The most questions of [`LendingLimiter::after`] that are under way at once.
@@ -381,15 +382,7 @@ impl<'s> Shared<'s> {
 
 fn whose(policies: &mut Vec<Arc<Policy>>, check: &Check<'_>) -> Option<Whose> {
     let key = check.keys.single(check.policy).ok()?.clone();
-    let known = policies.iter().find(|policy| ***policy == *check.policy).cloned();
-    let policy = known.or_else(|| {
-        policies.retain(|policy| policy.covers(check.now).is_ok());
-        (policies.len() < LATER_MAX).then(|| {
-            policies.push(Arc::new(check.policy.clone()));
-            policies[policies.len() - 1].clone()
-        })
-    })?;
-    Some((policy, key))
+    Some((shared(policies, check.policy, check.now)?, key))
 }
 
 /// The policy and the key of a check.

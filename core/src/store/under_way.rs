@@ -3,13 +3,13 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 use core::task::{Context, Poll, Waker};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use super::tasks::{Tasks, Wakes};
 use crate::limiter::Answer;
 use crate::limiter::BoxFuture;
 use crate::{Decision, Error};
@@ -115,45 +115,6 @@ impl<'s> UnderWay<'s> {
 impl fmt::Debug for UnderWay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnderWay").field("name", &self.name).field("nth", &self.nth).finish_non_exhaustive()
-    }
-}
-
-/// The tasks that wait for calls.
-#[derive(Default)]
-struct Tasks(Mutex<Vec<Waker>>);
-
-impl Tasks {
-    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, task: &Waker) {
-        let mut tasks = self.lock();
-        if !tasks.iter().any(|other| other.will_wake(task)) {
-            tasks.push(task.clone());
-        }
-    }
-}
-
-impl Wake for Tasks {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let tasks = mem::take(&mut *self.lock());
-        tasks.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// Wakes the tasks once the calls are unlocked: one has ended.
-struct Wakes<'a>(Option<&'a Arc<Tasks>>);
-
-impl Drop for Wakes<'_> {
-    fn drop(&mut self) {
-        if let Some(tasks) = self.0 {
-            tasks.wake_by_ref();
-        }
     }
 }
 

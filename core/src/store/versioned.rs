@@ -4,14 +4,15 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use crate::limiter::{Capabilities, Limiter, MaybeSend, MaybeSync, Operation, Reply};
-use crate::{Decision, Error, ErrorKind, Millis};
+use crate::{Decision, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 /// A store with compare-and-swap. `create` and `update` are separate, because on many stores a swap of an absent value is an
 /// unconditional write.
 ///
 /// See the [contract of all stores](super#contract).
 pub trait Versioned: MaybeSend + MaybeSync {
-    /// Identifies the version of a value that was read.
+    /// Identifies the version of a value that was read. A [`RememberingLimiter`](super::RememberingLimiter) needs one that never comes
+    /// again for another value of the key, also after the value was deleted.
     type Version: MaybeSend + MaybeSync;
 
     /// The features that the store supports.
@@ -44,6 +45,40 @@ pub trait Versioned: MaybeSend + MaybeSync {
         ttl: Millis,
     ) -> impl Future<Output = Result<Swap, Error>> + MaybeSend;
 
+    /// Writes the value if `key` still has that version, or if there is none under `key` and `version` is `None`.
+    ///
+    /// The default is [`create`](Self::create) or [`update`](Self::update). A store implements it if the same call can tell what it found
+    /// in place of the version, or under which version it wrote. A [`RememberingLimiter`](super::RememberingLimiter) calls it, and then
+    /// needs no read.
+    ///
+    /// # Errors
+    /// The reason why the store did not answer.
+    fn swap(
+        &self,
+        key: &str,
+        bytes: &[u8],
+        version: Option<Self::Version>,
+        ttl: Millis,
+    ) -> impl Future<Output = Result<Swapped<Self::Version>, Error>> + MaybeSend {
+        async move {
+            let swap = match version {
+                Some(version) => self.update(key, bytes, version, ttl).await?,
+                None => self.create(key, bytes, ttl).await?,
+            };
+            Ok(match swap {
+                Swap::Done => Swapped::Done(None),
+                Swap::Conflict => Swapped::Conflict,
+            })
+        }
+    }
+
+    /// Waits between a [swap](Self::swap) that has lost for the `lost`-th time and the next one, by a timer of the host's. The default
+    /// does not wait. Only a [`RememberingLimiter`](super::RememberingLimiter) calls it.
+    fn pause(&self, lost: u32) -> impl Future<Output = ()> + MaybeSend {
+        let _ = lost;
+        core::future::ready(())
+    }
+
     /// Removes the value under `key`.
     ///
     /// # Errors
@@ -70,6 +105,17 @@ pub enum Swap {
     /// The value is written.
     Done,
     /// Another write came first, and nothing was written.
+    Conflict,
+}
+
+/// The result of [`Versioned::swap`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped<V> {
+    /// The value is written, under this version if the store tells it.
+    Done(Option<V>),
+    /// Another write came first, and nothing was written. This is there now, if anything is.
+    Lost(Option<VersionedValue<V>>),
+    /// Another write came first, and nothing was written. The store does not tell what is there now.
     Conflict,
 }
 
@@ -159,10 +205,29 @@ impl<S: Versioned> VersionedLimiter<S> {
         self
     }
 
+    /// A limiter that remembers what it last saw of about `keys` keys, and swaps at once. See
+    /// [`RememberingLimiter`](super::RememberingLimiter).
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn remembering(self, keys: usize) -> super::RememberingLimiter<S>
+    where
+        S: 'static,
+    {
+        super::RememberingLimiter::new(self.store, self.attempts, keys)
+    }
+
     /// The store.
     pub const fn store(&self) -> &S {
         &self.store
     }
+}
+
+/// The error of a decision whose swaps have all lost.
+pub(super) fn contended(attempts: u32) -> Error {
+    Error::new(
+        ErrorKind::Contended,
+        format!("this key changed during each of {attempts} attempts; retry, or allow more attempts"),
+    )
 }
 
 /// What an operation makes of a value.
@@ -182,24 +247,49 @@ impl Operation<'_> {
     /// [`ErrorKind::Corrupt`] if the value is not a state of the policy's, and [`ErrorKind::Unsupported`] for a settlement, a
     /// grant and a loan: such stores remember no charges. A reset is [`Versioned::delete`].
     pub fn change(&self, stored: Option<&[u8]>) -> Result<Changed, Error> {
-        let (policy, now) = (self.policy(), self.now());
+        Change::of(self)?.apply(self.policy(), self.now(), stored)
+    }
+}
+
+/// What an operation does to a state. It outlives the operation, whose keys are borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Check { cost: u64 },
+    Peek { cost: u64 },
+    Refund { cost: u64, charged_at: UnixMillis },
+    Block { span: Millis },
+}
+
+impl Change {
+    pub(super) fn of(operation: &Operation<'_>) -> Result<Self, Error> {
+        Ok(match operation {
+            Operation::Check(check) => Self::Check { cost: check.cost },
+            Operation::Peek(check) => Self::Peek { cost: check.cost },
+            Operation::Refund(refund) => Self::Refund { cost: refund.cost, charged_at: refund.charged_at },
+            Operation::Block(block) => Self::Block { span: block.span },
+            Operation::Lend(..) | Operation::Settle(_) | Operation::Grant(_) | Operation::Reset { .. } => {
+                return Err(operation.unsupported());
+            }
+        })
+    }
+
+    pub(super) fn apply(self, policy: &Policy, now: UnixMillis, stored: Option<&[u8]>) -> Result<Changed, Error> {
         let before = match stored {
             Some(bytes) => policy.decode(bytes, now)?,
             None => policy.initial_state(),
         };
         let mut state = before.clone();
         let decision = match self {
-            Self::Check(check) => policy.decide(&mut state, now, check.cost),
-            Self::Peek(check) => policy.peek(&state, now, check.cost),
-            Self::Refund(refund) => {
-                policy.refund(&mut state, refund.charged_at, now, refund.cost);
+            Self::Check { cost } => policy.decide(&mut state, now, cost),
+            Self::Peek { cost } => policy.peek(&state, now, cost),
+            Self::Refund { cost, charged_at } => {
+                policy.refund(&mut state, charged_at, now, cost);
                 policy.peek(&state, now, 0)
             }
-            Self::Block(block) => {
-                policy.block(&mut state, now, block.span);
+            Self::Block { span } => {
+                policy.block(&mut state, now, span);
                 policy.peek(&state, now, 0)
             }
-            Self::Lend(..) | Self::Settle(_) | Self::Grant(_) | Self::Reset { .. } => return Err(self.unsupported()),
         };
         // A state that is unused by now still has to overwrite the stored one.
         let value = (state != before).then(|| (policy.encode(&state), policy.expires_after(&state, now) + SLACK));
@@ -231,9 +321,6 @@ impl<S: Versioned> Limiter for VersionedLimiter<S> {
                 return Ok(operation.reply(decision));
             }
         }
-        Err(Error::new(
-            ErrorKind::Contended,
-            format!("this key changed during each of {} attempts; retry, or allow more attempts", self.attempts.max(1)),
-        ))
+        Err(contended(self.attempts.max(1)))
     }
 }

@@ -35,6 +35,7 @@ mod memory_full;
 mod once;
 mod policies;
 mod prices;
+mod remembering;
 mod responses;
 mod sinks;
 mod tokens;
