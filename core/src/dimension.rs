@@ -11,6 +11,9 @@ use crate::quota::PART_MARK;
 use crate::small_vec::SmallVec;
 use crate::{Error, Key, Policy, Quota, Rule};
 
+/// The id of a row with a balance alone, without its scope: what the name of its place has, too.
+const BALANCE: &str = "ba0";
+
 /// The quotas of a policy that count by the same key; see [`Quota::by`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dimension {
@@ -40,7 +43,6 @@ impl Dimension {
     }
 
     /// What its id begins with: the policy that counts, and the name.
-    #[cfg(feature = "std")]
     pub(crate) fn scope(&self) -> &str {
         self.id.split(':').next().unwrap_or_default()
     }
@@ -84,7 +86,8 @@ impl Dimension {
         self.name.split(PART_MARK)
     }
 
-    /// The part of its storage keys that stands for the policy: see [`Policy::id`].
+    /// The part of its storage keys that stands for the policy: see [`Policy::id`]. With a balance, each of its
+    /// [rows](Policy::rows) has an id.
     #[must_use]
     pub const fn id(&self) -> &str {
         &self.id
@@ -106,6 +109,15 @@ impl Dimension {
         Self { first: self.first + count, ..self.clone() }
     }
 
+    /// Its rows; see [`Policy::rows`].
+    fn rows<'a>(&'a self, quotas: &'a [Quota]) -> impl Iterator<Item = Self> + 'a {
+        let mut first = self.first;
+        quotas[self.quotas()].chunk_by(|one, next| !is_balance(one) && !is_balance(next)).map(move |part| {
+            first += part.len();
+            Self::of_scope(self.scope().into(), first - part.len(), part)
+        })
+    }
+
     /// A digest of the id, to be hashed further.
     #[cfg(feature = "std")]
     pub(crate) const fn digest(&self) -> u64 {
@@ -116,6 +128,18 @@ impl Dimension {
     fn storage_key(&self, key: &Key) -> String {
         ["tg1:", &self.id, ":", key.as_str()].concat()
     }
+}
+
+/// The rows of a policy of these quotas and dimensions. None if each dimension is a row.
+pub(crate) fn rows(dimensions: &[Dimension], quotas: &[Quota]) -> Box<[Dimension]> {
+    match quotas.iter().any(is_balance) {
+        true => dimensions.iter().flat_map(|dimension| dimension.rows(quotas)).collect(),
+        false => Box::default(),
+    }
+}
+
+pub(crate) fn is_balance(quota: &Quota) -> bool {
+    matches!(quota.rule(), Rule::Balance(_))
 }
 
 #[cfg(feature = "std")]
@@ -246,7 +270,7 @@ pub struct StorageKeys {
 
 impl StorageKeys {
     /// The name that all rows begin with, if they can be kept in one place: the storage key of the
-    /// [group](Policy::group_by), or of the only dimension.
+    /// [group](Policy::group_by), or of the only dimension. With a balance, it does not depend on the other quotas.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         match (&self.group, self.rows()) {
@@ -256,7 +280,8 @@ impl StorageKeys {
         }
     }
 
-    /// The name of the row of each dimension, in the order of [`Policy::dimensions`].
+    /// The name of each row, in the order of [`Policy::rows`]. What precedes the first `|` is the name of the place that the row has
+    /// to be kept in.
     #[must_use]
     pub fn rows(&self) -> &[String] {
         &self.rows
@@ -283,6 +308,11 @@ impl<'a> Keys<'a> {
     /// [`Invalid`](crate::ErrorKind::Invalid) if there is none, or more than one.
     pub fn of(self, dimension: &Dimension) -> Result<&'a Key, Error> {
         self.named(dimension.name())
+    }
+
+    /// The key of a [row](Policy::rows).
+    pub(crate) fn of_row(self, policy: &Policy, row: &Dimension) -> Result<&'a Key, Error> {
+        if let [_] = policy.dimensions() { self.single(policy) } else { self.of(row) }
     }
 
     /// The key of the dimension with this name.
@@ -313,20 +343,31 @@ impl<'a> Keys<'a> {
         if policy.is_placed_by_key() {
             return self.placed_by_key(policy);
         }
-        if let ([dimension], Ok(key)) = (policy.dimensions(), self.single(policy)) {
-            return Ok(StorageKeys { group: None, rows: SmallVec::one(dimension.storage_key(key)) });
+        if let ([row], Ok(key)) = (policy.rows(), self.single(policy)) {
+            return Ok(StorageKeys { group: None, rows: SmallVec::one(row.storage_key(key)) });
         }
-        let group = match policy.group() {
-            Some(group) => Some((group, group.storage_key(self.of(group)?))),
-            None => None,
+        let group = match (policy.group(), policy.dimensions()) {
+            (Some(group), _) => Some((group, self.of(group)?)),
+            (None, [dimension]) => Some((dimension, self.single(policy)?)),
+            _ => None,
         };
-        let mut rows = Vec::with_capacity(policy.dimensions().len());
-        for dimension in policy.dimensions() {
-            let key = self.of(dimension)?;
+        let group = group.map(|(group, key)| {
+            (group, if policy.has_balance() { balance_place(group, key) } else { group.storage_key(key) })
+        });
+        let mut rows = Vec::with_capacity(policy.rows().len());
+        for row in policy.rows() {
+            let key = self.of_row(policy, row)?;
+            let is_balance = policy.is_balance_row(row);
             rows.push(match &group {
-                Some((group, place)) if *group == dimension => place.clone(),
-                Some((_, place)) => [place, "|", dimension.id(), ":", key.as_str()].concat(),
-                None => dimension.storage_key(key),
+                Some((group, place)) if group.name() == row.name() && policy.has_balance() => match is_balance {
+                    true => place.clone(),
+                    false => [place, "|", row.id()].concat(),
+                },
+                Some((group, place)) if group.name() == row.name() => place.clone(),
+                Some((_, place)) => [place, "|", row.id(), ":", key.as_str()].concat(),
+                // Those of a dimension are in one place, alone and in a policy of several.
+                None if policy.is_beside_balance(row) => [&balance_place(row, key), "|", row.id()].concat(),
+                None => row.storage_key(key),
             });
         }
         Ok(StorageKeys { group: group.map(|(_, place)| place), rows: rows.into_iter().collect() })
@@ -337,10 +378,15 @@ impl<'a> Keys<'a> {
         let first = &policy.dimensions()[0];
         let key = if let [_] = policy.dimensions() { self.single(policy)? } else { self.of(first)? }.as_str();
         let place = ["tg1:@", first.name(), ":", key].concat();
-        let row = |dimension: &Dimension| [&place, "|", dimension.id()].concat();
-        let rows = policy.dimensions().iter().map(row).collect();
+        let name = |row: &Dimension| [&place, "|", row.id()].concat();
+        let rows = policy.rows().iter().map(name).collect();
         Ok(StorageKeys { group: Some(place), rows })
     }
+}
+
+/// Where the rows of a key are that is counted with a balance: the name of the balance's row, if it counts by this key.
+fn balance_place(dimension: &Dimension, key: &Key) -> String {
+    ["tg1:", dimension.scope(), ":", BALANCE, ":", key.as_str()].concat()
 }
 
 fn missing(dimension: &str) -> Error {

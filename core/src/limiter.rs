@@ -208,8 +208,8 @@ pub trait LimiterExt: Limiter {
     /// Adds units to a balance, once for each token; see [`Grant`]. Requires [`Capabilities::grant`].
     ///
     /// Returns what a request of cost 0 would get now, by which the balance can be read: it is the decision of the quotas that count
-    /// by the balance's dimension, and of all quotas if the policy has a [group](Policy::group_by). If the token is remembered,
-    /// nothing changes, and [`Decision::is_replay`] is true.
+    /// by the balance's dimension, and of all quotas if the policy has a [group](Policy::group_by) of another dimension. If the token is
+    /// remembered, nothing changes, and [`Decision::is_replay`] is true.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a policy without a balance, and for what [`Policy::grant`] does not take,
@@ -219,8 +219,9 @@ pub trait LimiterExt: Limiter {
     fn grant(&self, grant: Grant<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
         async move {
             let policy = grant.policy;
-            let own =
-                if policy.dimensions().len() > 1 && policy.group().is_none() { policy.of_balance() } else { None };
+            let own = if policy.dimensions().len() > 1 { policy.of_balance() } else { None };
+            // Where the balance is stored depends on the key of a group.
+            let own = own.filter(|own| policy.group().is_none_or(|group| group.name() == own.dimensions()[0].name()));
             let Some(own) = own else { return self.apply(Operation::Grant(grant)).await?.decision() };
             let keys = Keys::from(grant.keys.of(&own.dimensions()[0])?);
             self.apply(Operation::Grant(Grant { policy: &own, keys, ..grant })).await?.decision()

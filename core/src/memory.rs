@@ -210,8 +210,8 @@ impl MemoryLimiter {
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
-        let [dimension] = check.policy.dimensions() else { return self.decide_several(check) };
-        let (row, index) = self.place(dimension, check.keys.single(check.policy)?, None);
+        let [row] = check.policy.rows() else { return self.decide_several(check) };
+        let (row, index) = self.place(row, check.keys.single(check.policy)?, None);
         let mut shard = lock(&self.shards[index].0);
         if let Some(call) = shard.count_call() {
             self.visit_other(index + call, check.now);
@@ -272,21 +272,21 @@ impl MemoryLimiter {
     /// The row of a key, and its shard. A key that is counted for each group has the group's key as its scope.
     #[allow(clippy::cast_possible_truncation, reason = "the index of a shard has at most 16 bits")]
     #[inline]
-    fn place(&self, dimension: &Dimension, key: &Key, scope: Option<&Key>) -> (Row, usize) {
+    fn place(&self, row: &Dimension, key: &Key, scope: Option<&Key>) -> (Row, usize) {
         let mut own = self.hasher.hash(key.as_str().as_bytes());
         if let Some(scope) = scope {
             own = self.mix(self.hasher.hash(scope.as_str().as_bytes()), own);
         }
-        own ^= dimension.digest();
+        own ^= row.digest();
         // The hash table uses the bits at both ends of the fingerprint, and this the middle.
         let index = usize::from((own >> 32) as u16) & (self.shards.len() - 1);
-        let quotas = dimension.quotas();
-        (Row { own, digest: dimension.digest(), quotas: (quotas.start, quotas.end) }, index)
+        let quotas = row.quotas();
+        (Row { own, digest: row.digest(), quotas: (quotas.start, quotas.end) }, index)
     }
 
     /// The row of a policy's only key, and its shard, locked.
     fn shard(&self, policy: &Policy, keys: Keys<'_>) -> Result<(Row, MutexGuard<'_, Shard>), Error> {
-        let (row, index) = self.place(&policy.dimensions()[0], keys.single(policy)?, None);
+        let (row, index) = self.place(&policy.rows()[0], keys.single(policy)?, None);
         Ok((row, lock(&self.shards[index].0)))
     }
 
@@ -337,7 +337,7 @@ impl MemoryLimiter {
     /// Applies what is not a check.
     fn correct(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         operation.covered()?;
-        if operation.policy().dimensions().len() > 1 {
+        if operation.policy().rows().len() > 1 {
             return self.correct_several(operation);
         }
         match operation {
@@ -362,7 +362,7 @@ impl MemoryLimiter {
             // that would reset the others.
             Operation::Reset { policy, keys } => {
                 let (row, mut shard) = self.shard(policy, keys)?;
-                shard.reset(row.own, policy, 0..policy.quotas().len());
+                shard.reset(row.own);
                 Ok(Reply::Done)
             }
             _ => Err(operation.unsupported()),

@@ -15,7 +15,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::dimension::Dimension;
+use crate::dimension::{Dimension, is_balance, rows};
 use crate::quota::{Quota, Rule, checked_name};
 use crate::quoted_text::Quoted;
 #[cfg(feature = "std")]
@@ -75,6 +75,8 @@ pub struct Policy {
     name: Box<str>,
     quotas: Box<[Quota]>,
     dimensions: Box<[Dimension]>,
+    /// None if each dimension is a row.
+    rows: Box<[Dimension]>,
     /// The dimension whose key selects where the others are counted.
     group: Option<usize>,
     /// Whether all is stored at a place that the key alone selects.
@@ -98,7 +100,8 @@ impl Policy {
     /// Creates a policy. An unnamed quota gets the policy's name, followed by its position if there are several quotas.
     ///
     /// Quotas of one dimension are put side by side, in the order of each dimension's first quota. A concurrency limit that
-    /// returns the cost comes first, and a penalty is the last of its dimension, because they depend on the others.
+    /// returns the cost comes first, a balance comes after the others of its dimension, right after what it covers, and a penalty is the
+    /// last of its dimension, because they depend on the others.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for no quota or more than eight, two quotas of one name, a policy name that
@@ -153,6 +156,7 @@ impl Policy {
             name: policy_name,
             #[cfg(feature = "std")]
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
+            rows: rows(&dimensions, &quotas),
             dimensions: dimensions.into(),
             group: None,
             place_by_key: false,
@@ -243,6 +247,7 @@ impl Policy {
             id: [&self.id, "+", &other.id].concat().into(),
             known_until: self.known_until.min(other.known_until),
             balance: quotas.iter().position(is_balance),
+            rows: rows(&dimensions, &quotas),
             quotas: quotas.into(),
             dimensions: dimensions.into(),
             group: None,
@@ -280,8 +285,10 @@ impl Policy {
     #[cfg(feature = "std")]
     pub(crate) fn with_own_counts(&self, suffix: &str) -> Self {
         let of = |dimension: &Dimension| dimension.with(suffix, &self.quotas[dimension.quotas()]);
+        let dimensions: Box<[Dimension]> = self.dimensions.iter().map(of).collect();
         Self {
-            dimensions: self.dimensions.iter().map(of).collect(),
+            rows: rows(&dimensions, &self.quotas),
+            dimensions,
             id: [&self.id, suffix].concat().into(),
             ..self.clone()
         }
@@ -296,9 +303,9 @@ impl Policy {
             quotas.push(quota.share(part, of, least)?);
         }
         let of = |dimension: &Dimension| dimension.with("", &quotas[dimension.quotas()]);
-        let dimensions = self.dimensions.iter().map(of).collect();
+        let dimensions: Box<[Dimension]> = self.dimensions.iter().map(of).collect();
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        Some(Self { dimensions, retention, quotas: quotas.into(), ..self.clone() })
+        Some(Self { rows: rows(&dimensions, &quotas), dimensions, retention, quotas: quotas.into(), ..self.clone() })
     }
 
     /// The same policy with other limits of some quotas, by their places, and the same stored state.
@@ -457,6 +464,50 @@ impl Policy {
         &self.dimensions
     }
 
+    /// The quotas whose states are stored together, in their order: those of a dimension. But a
+    /// [balance](crate::algorithm::Balance) has a row of its own, and so has a penalty after it. So a change of the quotas beside a
+    /// balance leaves what was granted.
+    ///
+    /// ```
+    /// use tidegate_core::{Key, Keys, Millis, Policy, Quota};
+    /// # fn main() -> Result<(), tidegate_core::Error> {
+    /// let day = Millis::from_secs(86_400);
+    /// let policy = Policy::new("api", [Quota::fixed_window(100, day)?, Quota::balance(10_000)?.covers_excess()?])?;
+    /// assert_eq!(policy.rows().iter().map(|row| row.quotas()).collect::<Vec<_>>(), [0..1, 1..2]);
+    /// let names = Keys::from(&Key::new("user:1")).storage_keys(&policy)?;
+    /// assert_eq!(names.rows(), ["tg1:api:ba0:user:1|api:fw86400000", "tg1:api:ba0:user:1"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rows(&self) -> &[Dimension] {
+        if self.rows.is_empty() { &self.dimensions } else { &self.rows }
+    }
+
+    /// The place of the balance's row among the [rows](Self::rows).
+    #[must_use]
+    pub fn balance_row(&self) -> Option<usize> {
+        let balance = self.balance?;
+        self.rows.iter().position(|row| row.quotas().contains(&balance))
+    }
+
+    /// Whether a row is the balance's.
+    pub(crate) fn is_balance_row(&self, row: &Dimension) -> bool {
+        self.balance.is_some_and(|balance| row.quotas().contains(&balance))
+    }
+
+    /// Whether a row is another one of the balance's dimension.
+    pub(crate) fn is_beside_balance(&self, row: &Dimension) -> bool {
+        let is_of = |dimension: &&Dimension| dimension.quotas().contains(&row.quotas().start);
+        !self.is_balance_row(row) && self.dimensions.iter().find(is_of).is_some_and(|own| self.is_balance_row(own))
+    }
+
+    /// The policy of one of the [rows](Self::rows) alone, which has the same stored state.
+    #[must_use]
+    pub fn of_row(&self, place: usize) -> Self {
+        self.part(&self.rows()[place])
+    }
+
     /// The dimension of [`Policy::group_by`].
     #[must_use]
     pub fn group(&self) -> Option<&Dimension> {
@@ -500,18 +551,23 @@ impl Policy {
 
     /// The policy of the balance's dimension alone, which has the same stored state. `None` without a balance.
     pub(crate) fn of_balance(&self) -> Option<Self> {
-        let place = self.balance?;
-        let dimension = self.dimensions.iter().find(|dimension| dimension.quotas().contains(&place))?;
-        let (first, quotas) = (dimension.quotas().start, &self.quotas[dimension.quotas()]);
-        Some(Self {
-            balance: Some(place - first),
+        self.dimensions.iter().find(|dimension| self.is_balance_row(dimension)).map(|own| self.part(own))
+    }
+
+    /// The policy of some of the quotas.
+    fn part(&self, part: &Dimension) -> Self {
+        let quotas = &self.quotas[part.quotas()];
+        let dimensions = Box::new([part.first()]);
+        Self {
+            balance: quotas.iter().position(is_balance),
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
+            id: part.id().into(),
+            rows: rows(&dimensions[..], quotas),
             quotas: quotas.into(),
-            id: dimension.id().into(),
-            dimensions: Box::new([dimension.first()]),
+            dimensions,
             group: None,
             ..self.clone()
-        })
+        }
     }
 
     /// The error of a grant by a policy without a balance.
@@ -547,10 +603,6 @@ fn returns_cost(quota: &Quota) -> bool {
 
 fn is_penalty(quota: &Quota) -> bool {
     matches!(quota.rule(), Rule::Penalty(_))
-}
-
-fn is_balance(quota: &Quota) -> bool {
-    matches!(quota.rule(), Rule::Balance(_))
 }
 
 /// The quotas that a balance can cover: what they admit is a number of units that only grows with time.
@@ -620,15 +672,24 @@ fn fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds a quota where it is decided: beside its dimension, before the dimension's penalty.
+/// Adds a quota where it is decided: beside its dimension, before the dimension's penalty and its balance with what that covers.
 fn place(quotas: &mut Vec<Quota>, quota: Quota) {
-    let dimension = quotas.iter().rposition(|other| other.dimension() == quota.dimension());
-    let place = match dimension {
+    let mut place = match quotas.iter().rposition(|other| other.dimension() == quota.dimension()) {
         _ if returns_cost(&quota) => 0,
-        Some(last) if is_penalty(&quotas[last]) => last,
         Some(last) => last + 1,
         None => quotas.len(),
     };
+    let is_before = |other: &Quota| other.dimension() == quota.dimension();
+    if place > 0 && is_before(&quotas[place - 1]) && is_penalty(&quotas[place - 1]) {
+        place -= 1;
+    }
+    if place > 0 && is_before(&quotas[place - 1]) && !is_penalty(&quota) {
+        place -= match quotas[place - 1].rule() {
+            Rule::Balance(rule) if rule.covers() => 2,
+            Rule::Balance(_) => 1,
+            _ => 0,
+        };
+    }
     quotas.insert(place, quota);
 }
 

@@ -4,7 +4,9 @@ use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::internal::Quoted;
 use tidegate_core::lending::{Answer, Lender, Loan, Question, Returned, can_lend};
 use tidegate_core::store::Applied;
-use tidegate_core::{ChargeId, Check, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Operation, Rule, Settle, UnixMillis};
+use tidegate_core::{
+    ChargeId, Check, Dimension, Error, ErrorKind, MAX_CLOCK_SKEW, Millis, Operation, Rule, Settle, UnixMillis,
+};
 
 use crate::answered;
 use crate::names::{grant_key, once_key, state_keys};
@@ -20,7 +22,7 @@ pub struct Call<'a> {
     mode: &'static str,
     clock: Clock,
     ttl_min: Millis,
-    /// The keys of the states, one for each dimension.
+    /// The keys of the states, one for each row.
     pub(crate) keys: Vec<String>,
     /// The key of the first answer to an idempotency token.
     pub(crate) once: Option<String>,
@@ -70,10 +72,13 @@ impl<'a> Call<'a> {
             _ => None,
         };
         let once = match operation {
-            Operation::Grant(grant) => Some(grant_key(&names, grant.token)),
+            Operation::Grant(grant) => {
+                let row = grant.policy.balance_row().and_then(|row| names.get(row));
+                row.map(|row| grant_key(row, grant.token))
+            }
             _ => token.map(|token| once_key(&names, token)),
         };
-        Ok(Self { operation, mode, clock, ttl_min, keys: names.rows, once, question })
+        Ok(Self { operation, mode, clock, ttl_min, keys: names, once, question })
     }
 
     /// The script to run first. If it has [no answer](Self::answer), [`Script::Lending`] has.
@@ -161,10 +166,15 @@ impl<'a> Call<'a> {
     }
 
     fn give_general(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
-        match self.operation.policy().dimensions() {
+        let policy = self.operation.policy();
+        match policy.rows() {
             [_] => give(self.mode),
-            dimensions => {
-                let counts = dimensions.iter().map(|dimension| dimension.quotas().len().to_string());
+            rows => {
+                let begins = |row: &Dimension| {
+                    policy.dimensions().iter().any(|dimension| dimension.quotas().start == row.quotas().start)
+                };
+                let count = |row: &Dimension| if begins(row) { row.quotas().len() } else { 0 };
+                let counts = rows.iter().map(|row| count(row).to_string());
                 give(&std::iter::once(self.mode.to_string()).chain(counts).collect::<String>());
             }
         }
@@ -257,7 +267,15 @@ impl<'a> Call<'a> {
     /// Maps an error that the server answered, by its text.
     #[must_use]
     pub fn refused(&self, text: &str) -> Error {
-        answered::refused(text, &self.keys[0])
+        answered::refused(text, self.key_of(text))
+    }
+
+    /// The key that an error of a script is about.
+    pub(crate) fn key_of(&self, text: &str) -> &str {
+        let quota = text.split_once("quotas[").and_then(|(_, rest)| rest.split_once(']')?.0.parse().ok());
+        let row =
+            quota.and_then(|quota| self.operation.policy().rows().iter().position(|row| row.quotas().contains(&quota)));
+        &self.keys[row.unwrap_or_default()]
     }
 }
 

@@ -1,6 +1,6 @@
 -- One decision in one step: reads the states of its keys, decides as tidegate-core does, and writes the states back.
 --
--- KEYS     a state for each dimension: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
+-- KEYS     a state for each row: one part for each quota, `<kind>1 <numbers>;` (1 is the version of the format)
 --            tb1 <level> <at>;   lb1 <level> <at>;   fw1 <start> <used>;   sw1 <start> <previous> <current>;   cw1 <end> <used> <carried>;
 --            sl1 <at>:<units> <at>:<units> ...;   cc1 <id>:<at>:<cost> <id>:<at>:<cost> ...;   pn1 <violations> <until>;
 --            or, if the block was set by hand, pn1 <violations> <until> <length>;   ba1 <debt> <units>:<expires> ...;
@@ -9,7 +9,7 @@
 -- ARGV     mode, now, cost, ttl_min, then four for each quota: kind, and its three parameters
 --            mode  c check, d check that charges denials, p peek, r refund, o charge also beyond the limit, s settle the charge of the
 --                  token to `cost`, or `-` for what was charged, b block for `cost` ms, or end a block, g grant `cost` units to the balance,
---                  k make all unused but the balance; with dimensions, a digit for the quotas of each
+--                  k make all unused but the balance; with rows, a digit for the quotas of each, or 0 for one of the dimension before
 --            now   the caller's clock, or `server` for the clock of this server
 --          last, for a check with a token: how long to keep the answer, and the id of the charge; for a settlement: the
 --          id; for a refund: when the cost was charged; for a grant: how long to remember it, and when the units expire
@@ -49,26 +49,19 @@ end
 
 --+ balance
 local unused = { tb = '1 0 0;', lb = '1 0 0;', fw = '1 0 0;', sw = '1 0 0 0;', sl = '1;', cc = '1;', pn = '1 0 0;', cw = '1 0 0 0;', ba = '1 0;' }
+-- How many quotas a row has.
+local function size(row)
+  return math.max(string.sub(counts, row, row), 1)
+end
+
 -- A balance is left as it is when all else is made unused.
 if mode == 'k' then
   local quota = 5
   for row = 1, rows do
-    local next_quota = counts and quota + 4 * string.sub(counts, row, row) or quotas_end
-    local text, too_long = get(KEYS[row])
-    if too_long then
-      return too_long
-    end
-    local balance = text and match(text, '(ba1 [^;]*;)')
-    local parts = {}
-    for i = quota, next_quota - 1, 4 do
-      parts[#parts + 1] = ARGV[i] == 'ba' and (balance or 'ba1 0;') or ARGV[i] .. (unused[ARGV[i]] or ';')
-    end
-    if balance then
-      redis.call('SET', KEYS[row], table.concat(parts), 'KEEPTTL')
-    elseif text then
+    if ARGV[quota] ~= 'ba' then
       redis.call('DEL', KEYS[row])
     end
-    quota = next_quota
+    quota = counts and quota + 4 * size(row)
   end
   return 'a'
 end
@@ -191,7 +184,10 @@ else
 --|   all, kept, begins, ended = {}, {}, {}, {}
 --+ end
   for row = 1, rows do
-    local next_quota, text = quota + 4 * string.sub(counts, row, row), nil
+--+ balance
+    local next_quota, text = quota + 4 * size(row), nil
+--|     local next_quota, text = quota + 4 * string.sub(counts, row, row), nil
+--+ end
     text, too_long = get(KEYS[row])
     if too_long then
       return too_long
@@ -251,7 +247,7 @@ local returns, violated, takes, keeps = nil, nil, true, span ~= nil or mode == '
 for pass = 1, 2 do
   fits, never, used_at_all, moved = true, false, false, false
   after, place, life = '', 1, ttl_min
-  -- Where the next dimension begins, and whether an earlier one denies.
+  -- Where the next row begins, and whether an earlier dimension denies.
   local row, next_row, denied = 1, counts and 5 + 4 * string.sub(counts, 1, 1), false
   returns = refund and { { charged_at, cost } } or nil
 --+ balance
@@ -279,8 +275,14 @@ for pass = 1, 2 do
     end
     if i == next_row then
       ended[row], row = #after, row + 1
-      next_row = i + 4 * string.sub(counts, row, row)
-      denied, fits = denied or not fits, true
+--+ balance
+      next_row = i + 4 * size(row)
+      if string.sub(counts, row, row) ~= '0' then
+        denied, fits = denied or not fits, true
+      end
+--|       next_row = i + 4 * string.sub(counts, row, row)
+--|       denied, fits = denied or not fits, true
+--+ end
       if stored and place ~= begins[row] then
         return redis.error_reply('CORRUPT row ' .. row - 1)
       end

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::Value;
 use tidegate_core::lending::Lender;
-use tidegate_core::{Decision, Error, Millis, Policy, UnixMillis};
+use tidegate_core::{Decision, Error, Millis, Policy, PolicyState, UnixMillis};
 
 use crate::{error, state};
 
@@ -18,16 +18,22 @@ use crate::{error, state};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    key: String,
-    stored: Option<String>,
-    ttl: Option<Millis>,
+    rows: Vec<Stored>,
     policy: Policy,
     decision: Decision,
 }
 
-impl Explanation {
-    pub(crate) fn new(policy: &Policy, key: String, stored: &Value, ttl: &Value, time: &Value) -> Result<Self, Error> {
-        let stored = match stored {
+/// One of the policy's rows.
+#[derive(Clone, Debug)]
+struct Stored {
+    key: String,
+    text: Option<String>,
+    ttl: Option<Millis>,
+}
+
+impl Stored {
+    fn new(key: String, text: &Value, ttl: &Value) -> Result<Self, Error> {
+        let text = match text {
             Value::Nil => None,
             Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
             other => return Err(error::nonsense(other)),
@@ -36,27 +42,44 @@ impl Explanation {
             Value::Int(ms) => u64::try_from(*ms).ok().map(Millis::new),
             other => return Err(error::nonsense(other)),
         };
+        Ok(Self { key, text, ttl })
+    }
+}
+
+impl Explanation {
+    /// Of the rows of a policy, each with its key, its value and its time to live, and the server's time.
+    pub(crate) fn new(policy: &Policy, rows: Vec<(String, Value, Value)>, time: &Value) -> Result<Self, Error> {
+        let rows = rows.into_iter().map(|(key, text, ttl)| Stored::new(key, &text, &ttl));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
         let now = instant(time).ok_or_else(|| error::nonsense(time))?;
-        let (mut state, mut lender) = match &stored {
-            Some(text) => state::parse(policy, text)?,
-            None => (policy.initial_state(), Lender::default()),
-        };
+        let (mut parts, mut lender) = (Vec::new(), Lender::default());
+        for (place, row) in rows.iter().enumerate() {
+            let of_row = policy.of_row(place);
+            let (state, loans) = match &row.text {
+                Some(text) => state::parse(&of_row, text)?,
+                None => (of_row.initial_state(), Lender::default()),
+            };
+            parts.extend_from_slice(state.parts());
+            // Only a policy of one row is lent.
+            lender = loans;
+        }
+        let mut state = PolicyState::from_parts(parts);
         policy.verify(&state, now)?;
         lender.settle(policy, &mut state, now);
         let decision = lender.corrected(policy, &state, now, 1, policy.peek(&state, now, 1));
-        Ok(Self { key, stored, ttl, policy: policy.clone(), decision })
+        Ok(Self { rows, policy: policy.clone(), decision })
     }
 
-    /// The storage key.
+    /// The storage key, or that of the first row if there are several.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.key
+        &self.rows[0].key
     }
 
-    /// How long the server keeps the state. `None` if nothing is stored.
+    /// How long the server keeps the state, or the row that it keeps longest. `None` if nothing is stored.
     #[must_use]
-    pub const fn ttl(&self) -> Option<Millis> {
-        self.ttl
+    pub fn ttl(&self) -> Option<Millis> {
+        self.rows.iter().filter_map(|row| row.ttl).max()
     }
 
     /// The decision that a request of cost 1 would get now, by the server's clock.
@@ -68,12 +91,14 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.key)?;
-        match (&self.stored, self.ttl) {
-            (None, _) => writeln!(f, "  nothing stored: unused")?,
-            (Some(text), Some(ttl)) => writeln!(f, "  stored: {} (removed in {})", shortened(text), Words(ttl))?,
-            (Some(text), None) => {
-                writeln!(f, "  stored: {} (and never removed: Tidegate did not write it)", shortened(text))?
+        for Stored { key, text, ttl } in &self.rows {
+            writeln!(f, "{key}")?;
+            match (text, ttl) {
+                (None, _) => writeln!(f, "  nothing stored: unused")?,
+                (Some(text), Some(ttl)) => writeln!(f, "  stored: {} (removed in {})", shortened(text), Words(*ttl))?,
+                (Some(text), None) => {
+                    writeln!(f, "  stored: {} (and never removed: Tidegate did not write it)", shortened(text))?
+                }
             }
         }
         for (quota, status) in self.policy.quotas().iter().zip(self.decision.quotas()) {
@@ -150,7 +175,7 @@ mod tests {
         let policy = Policy::new("api", [burst, daily])?;
         let of = |stored: &Value, ttl: i64, micros: &str| {
             let time = Value::Array(vec![bytes("1800000000"), bytes(micros)]);
-            Explanation::new(&policy, "{tg1:api}".into(), stored, &Value::Int(ttl), &time)
+            Explanation::new(&policy, vec![("{tg1:api}".into(), stored.clone(), Value::Int(ttl))], &time)
         };
         let stored = bytes("tb1 180000 1800000000000;fw1 1799971200000 3;");
         let found = of(&stored, 57_600_000, "250000")?;

@@ -119,11 +119,14 @@ impl Redis {
     /// # Errors
     /// Any error that keeps the server from answering.
     pub async fn explain(&self, policy: &Policy, key: &Key) -> Result<Explanation, Error> {
-        let key = state_keys(policy, key.into())?.rows.swap_remove(0);
-        let ttl = self.ask(redis::cmd("PTTL").arg(&key), &key).await?;
-        let state = self.ask(redis::cmd("GET").arg(&key), &key).await?;
-        let time = self.ask(&redis::cmd("TIME"), &key).await?;
-        Explanation::new(policy, key, &state, &ttl, &time)
+        let mut rows = Vec::new();
+        for key in state_keys(policy, key.into())? {
+            let ttl = self.ask(redis::cmd("PTTL").arg(&key), &key).await?;
+            let state = self.ask(redis::cmd("GET").arg(&key), &key).await?;
+            rows.push((key, state, ttl));
+        }
+        let time = self.ask(&redis::cmd("TIME"), &rows[0].0).await?;
+        Explanation::new(policy, rows, &time)
     }
 
     /// Sends a command. An error that the server returns is an error of the call.
@@ -166,7 +169,7 @@ impl Carrier for Redis {
         match self.links.send(&words(call, command), *start, *deadline).await? {
             Value::BulkString(bytes) => Ok(Some(bytes)),
             Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript) => Ok(None),
-            Value::ServerError(error) => Err(refused(&error, &call.keys[0])),
+            Value::ServerError(error) => Err(refused(&error, call.key_of(error.details().unwrap_or_default()))),
             other => Err(self.nonsense(&other)),
         }
     }

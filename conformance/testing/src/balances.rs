@@ -3,7 +3,8 @@
 use crate::NOW;
 use proptest::prelude::*;
 use tidegate_core::{
-    Check, Decision, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, Settle, UnixMillis,
+    Check, Decision, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt, Millis, Policy, Quota, Rule, Settle,
+    UnixMillis,
 };
 
 const HOUR: Millis = Millis::from_secs(3_600);
@@ -25,6 +26,8 @@ pub enum Step {
     Settle(u8, Option<u64>),
     /// Of the counts, which leaves the balance.
     Reset,
+    /// The other quotas change, which leaves the balance.
+    Plan(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..90u64).prop_map(Step::Peek),
         4 => (token(), proptest::option::of(0..40u64)).prop_map(|(token, cost)| Step::Settle(token, cost)),
         1 => Just(Step::Reset),
+        1 => (0..3u8).prop_map(Step::Plan),
     ]
 }
 
@@ -90,6 +94,31 @@ pub fn history() -> impl Strategy<Value = (Policy, Vec<Step>)> {
     (policy(), prop::collection::vec(step(), 1..60))
 }
 
+/// The policy after a step.
+pub fn policy_after(policy: Policy, step: &Step) -> Policy {
+    let Step::Plan(nth) = step else { return policy };
+    let changed = |quota: &Quota| {
+        let (rule, limit) = (quota.rule(), quota.rule().limit());
+        let changed = match rule {
+            Rule::FixedWindow(rule) if *nth == 0 => Quota::token_bucket(limit, 2, rule.window()).unwrap(),
+            Rule::FixedWindow(rule) => Quota::fixed_window(limit, rule.window() + Millis::new(1)).unwrap(),
+            Rule::TokenBucket(rule) if *nth == 0 => Quota::fixed_window(rule.capacity(), rule.per()).unwrap(),
+            Rule::TokenBucket(rule) => {
+                Quota::token_bucket(rule.capacity(), rule.refill(), rule.per() + Millis::new(1)).unwrap()
+            }
+            Rule::SlidingLog(rule) if *nth == 1 => Quota::sliding_window(limit, rule.window()).unwrap(),
+            rule => Quota::from(*rule),
+        };
+        if quota.dimension().is_empty() { changed } else { changed.by(quota.dimension()).unwrap() }
+    };
+    let quotas = policy.quotas().iter().map(changed);
+    let after = Policy::new(policy.name(), quotas).unwrap().charge_denied(policy.charges_denied());
+    match policy.group() {
+        Some(group) => after.group_by(group.name()).unwrap(),
+        None => after,
+    }
+}
+
 /// The clock after a step.
 pub fn clock(now: UnixMillis, step: &Step) -> UnixMillis {
     match step {
@@ -138,6 +167,17 @@ pub async fn take(limiter: &impl Limiter, policy: &Policy, step: &Step, now: Uni
                 None => Settle::release(policy, keys, &token, now),
             };
             limiter.settle(settle).await.map(Some).map_err(told)
+        }
+        Step::Plan(_) => {
+            let plan = policy_after(policy.clone(), step);
+            let mut left = Vec::new();
+            for policy in [policy, &plan] {
+                let place = policy.quotas().iter().position(|quota| matches!(quota.rule(), Rule::Balance(_)));
+                let peeked = limiter.peek(Check::new(policy, keys, now).cost(0)).await.map_err(told)?;
+                left.push(place.and_then(|place| peeked.quotas()[place].remaining()));
+            }
+            assert_eq!(left[0], left[1], "the balance of {policy:?}, and of {plan:?}");
+            Ok(None)
         }
         Step::Reset => limiter.reset(policy, keys).await.map(|()| None).map_err(told),
     }

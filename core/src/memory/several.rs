@@ -21,7 +21,7 @@ struct Locked<'a> {
     policy: &'a Policy,
     /// In ascending order, so that two requests never wait for each other.
     shards: Vec<(usize, MutexGuard<'a, Shard>)>,
-    /// For each dimension: its row, and the place of its shard among the locked ones.
+    /// For each of the policy's rows: where it is, and the place of its shard among the locked ones.
     rows: Vec<(Row, usize)>,
     bounds: Bounds<'a>,
     /// Stands for all keys together.
@@ -78,7 +78,7 @@ impl MemoryLimiter {
         let mut locked = self.lock(settle.policy, settle.keys)?;
         let token = self.token(locked.fingerprint, settle.token);
         let bounds = locked.bounds;
-        locked.rooms(settle.now)?;
+        locked.rooms(settle.now, |_| true)?;
         let charge = locked.first().take_charge(token, settle, bounds)?;
         if let Some((charge, paid)) = &charge {
             locked.settle(settle, charge, paid)?;
@@ -91,15 +91,19 @@ impl MemoryLimiter {
         grant.verify()?;
         let Grant { policy, keys, now, .. } = *grant;
         let mut locked = self.lock(policy, keys)?;
-        let (bounds, token) = (locked.bounds, self.token(locked.fingerprint, grant.token));
-        let replayed = locked.first().was_granted(token, grant)?;
+        let own = policy.balance_row().ok_or_else(|| policy.no_balance())?;
+        let (bounds, (row, place)) = (locked.bounds, locked.rows[own]);
+        // The other quotas may change before the grant is repeated.
+        let token = self.token(row.own, grant.token);
+        let shard = &mut locked.shards[place].1;
+        let replayed = shard.was_granted(token, grant)?;
         if !replayed {
-            if locked.rows.iter().any(|(row, shard)| locked.shards[*shard].1.would_share(*row, bounds)) {
+            if shard.would_share(row, bounds) {
                 return Err(no_own_state("a grant"));
             }
-            locked.first().has_room_for_grant(grant, bounds)?;
+            shard.has_room_for_grant(grant, bounds)?;
             locked.change(now, |state| policy.grant(state, grant.units, grant.expires, now))??;
-            locked.first().remember_grant(token, grant);
+            locked.shards[place].1.remember_grant(token, grant);
         }
         Ok(policy.peek(&locked.state(), now, 0).replayed(replayed))
     }
@@ -108,10 +112,10 @@ impl MemoryLimiter {
         block.verify()?;
         let Block { policy, keys, span, now } = *block;
         let mut locked = self.lock(policy, keys)?;
-        let blocks = |dimension: &Dimension| {
-            policy.quotas()[dimension.quotas()].iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_)))
+        let blocks = |row: &Dimension| {
+            policy.quotas()[row.quotas()].iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_)))
         };
-        let mut blocked = policy.dimensions().iter().zip(&locked.rows).filter(|(dimension, _)| blocks(dimension));
+        let mut blocked = policy.rows().iter().zip(&locked.rows).filter(|(row, _)| blocks(row));
         if blocked.any(|(_, (row, shard))| locked.shards[*shard].1.would_share(*row, locked.bounds)) {
             return Err(no_own_state("a block"));
         }
@@ -120,21 +124,21 @@ impl MemoryLimiter {
 
     fn reset_several(&self, policy: &Policy, keys: Keys<'_>) -> Result<(), Error> {
         let mut locked = self.lock(policy, keys)?;
-        for (place, dimension) in policy.dimensions().iter().enumerate() {
+        for place in 0..locked.rows.len() {
             let (row, shard) = locked.rows[place];
-            locked.shards[shard].1.reset(row.own, policy, dimension.quotas());
+            locked.shards[shard].1.reset(row.own);
         }
         Ok(())
     }
 
     fn lock<'a>(&'a self, policy: &'a Policy, keys: Keys<'_>) -> Result<Locked<'a>, Error> {
         let group = policy.group().map(|group| Ok::<_, Error>((group, keys.of(group)?))).transpose()?;
-        let mut rows = Vec::with_capacity(policy.dimensions().len());
+        let mut rows = Vec::with_capacity(policy.rows().len());
         let mut fingerprint = 0;
-        for dimension in policy.dimensions() {
-            let key = keys.of(dimension)?;
-            let scope = group.filter(|(group, _)| *group != dimension).map(|(_, key)| key);
-            let (row, shard) = self.place(dimension, key, scope);
+        for row in policy.rows() {
+            let key = keys.of_row(policy, row)?;
+            let scope = group.filter(|(group, _)| group.name() != row.name()).map(|(_, key)| key);
+            let (row, shard) = self.place(row, key, scope);
             fingerprint = self.mix(fingerprint, row.own);
             rows.push((row, shard));
         }
@@ -161,10 +165,10 @@ impl Locked<'_> {
 
     fn state(&self) -> PolicyState {
         let mut parts = Vec::with_capacity(self.policy.quotas().len());
-        for (dimension, (row, shard)) in self.policy.dimensions().iter().zip(&self.rows) {
+        for (of, (row, shard)) in self.policy.rows().iter().zip(&self.rows) {
             match self.shards[*shard].1.state(*row, self.bounds) {
                 Some(state) => parts.extend(state.0),
-                None => parts.extend(self.policy.initial_state().0.drain(dimension.quotas())),
+                None => parts.extend(self.policy.initial_state().0.drain(of.quotas())),
             }
         }
         PolicyState(parts)
@@ -179,14 +183,19 @@ impl Locked<'_> {
         self.change(settle.now, |state| settle.policy.settle_paid(state, charge, paid, settle.now, actual))
     }
 
-    /// What makes room for each row, as [`Shard::room_for`]: none of the request's own rows, and no row twice.
-    fn rooms(&self, now: UnixMillis) -> Result<Vec<Option<Fingerprint>>, Error> {
+    /// What makes room for each row that is stored, as [`Shard::room_for`]: none of the request's own rows, and no row twice.
+    fn rooms(&self, now: UnixMillis, is_stored: impl Fn(usize) -> bool) -> Result<Vec<Option<Fingerprint>>, Error> {
         let mut stay: Vec<Fingerprint> = self.rows.iter().map(|(row, _)| row.own).collect();
         let mut rooms = Vec::with_capacity(self.rows.len());
         for (nth, (row, place)) in self.rows.iter().enumerate() {
+            if !is_stored(nth) {
+                rooms.push(None);
+                continue;
+            }
             let shard = &self.shards[*place].1;
             // The rows before it fill the shard first.
-            let added = self.rows[..nth].iter().filter(|(other, its)| its == place && !shard.has(*other)).count();
+            let before = self.rows[..nth].iter().enumerate().filter(|(nth, _)| is_stored(*nth));
+            let added = before.filter(|(_, (other, its))| its == place && !shard.has(*other)).count();
             let bounds = Bounds { keys: self.bounds.keys.saturating_sub(added), ..self.bounds };
             let room = shard.room_for(*row, now, bounds, &stay)?;
             stay.extend(room);
@@ -203,17 +212,19 @@ impl Locked<'_> {
         if after == before {
             return Ok(answer);
         }
-        let rooms = self.rooms(now)?;
-        for ((dimension, (row, shard)), room) in self.policy.dimensions().iter().zip(&self.rows).zip(rooms) {
-            let (part, shard) = (dimension.quotas(), &mut self.shards[*shard].1);
-            // Each row for its own time: a balance may last for years, and keys beside it come from anyone.
-            let lasts = self.policy.part_expires_after(part.clone(), &after, now);
-            let is_used = lasts > Millis::ZERO;
-            if before.0[part.clone()] != after.0[part.clone()] && (is_used || shard.state(*row, self.bounds).is_some())
-            {
-                let state = PolicyState(after.0[part].to_vec());
-                shard.store(*row, state, self.policy, now, lasts, self.bounds, room);
-            }
+        // Each row for its own time: a balance may last for years, and keys beside it come from anyone.
+        let lasts = |nth: usize| self.policy.part_expires_after(self.policy.rows()[nth].quotas(), &after, now);
+        let is_stored = |nth: usize| {
+            let (part, (row, shard)) = (self.policy.rows()[nth].quotas(), self.rows[nth]);
+            let is_known = || self.shards[shard].1.state(row, self.bounds).is_some();
+            before.0[part.clone()] != after.0[part] && (lasts(nth) > Millis::ZERO || is_known())
+        };
+        let stored: Vec<bool> = (0..self.rows.len()).map(is_stored).collect();
+        let rooms = self.rooms(now, |nth| stored[nth])?;
+        for (nth, room) in rooms.into_iter().enumerate().filter(|(nth, _)| stored[*nth]) {
+            let (row, shard) = self.rows[nth];
+            let state = PolicyState(after.0[self.policy.rows()[nth].quotas()].to_vec());
+            self.shards[shard].1.store(row, state, self.policy, now, lasts(nth), self.bounds, room);
         }
         Ok(answer)
     }

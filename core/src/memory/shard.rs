@@ -1,5 +1,4 @@
 use std::boxed::Box;
-use std::ops::Range;
 
 use super::answers::{Answers, Charged, Grants, no_room};
 use super::full::{Full, Shape, Shapes, WhenFull};
@@ -45,7 +44,7 @@ enum Kept {
     Bucket(Expiry, Shape, BucketState),
     Window(Expiry, Shape, WindowState),
     Other(Expiry, Shape, Box<PolicyState>),
-    /// One with a balance, which no wrong clock makes expire earlier.
+    /// A balance, which no wrong clock makes expire earlier.
     Balance(Expiry, Shape, Box<PolicyState>),
 }
 
@@ -206,14 +205,15 @@ impl Shard {
         room: Option<Fingerprint>,
     ) {
         let lasts = lasts.max(policy.retention());
+        let is_balance = matches!(state.parts(), [QuotaState::Balance(_)]);
         // How long a balance lasts says nothing about the other rows.
-        self.states.tend(now, if policy.has_balance() { policy.retention() } else { lasts }, VISIT);
+        self.states.tend(now, if is_balance { policy.retention() } else { lasts }, VISIT);
         let shares = self.would_share(row, bounds);
         self.has_shared |= shares;
         let fingerprint = if shares { row.shared(bounds.keys) } else { row.own };
         let known = self.states.get(fingerprint).map(|entry| entry.kept.expiry());
         let until = Expiry::at(now + lasts);
-        let until = known.filter(|_| !policy.has_balance()).map_or(until, |known| known.max(until));
+        let until = known.filter(|_| !is_balance).map_or(until, |known| known.max(until));
         self.insert(row, fingerprint, state, until, policy, room);
     }
 
@@ -339,11 +339,10 @@ impl Shard {
         }
     }
 
-    /// Removes a state, but for the balance among these quotas of the policy.
-    pub(super) fn reset(&mut self, fingerprint: Fingerprint, policy: &Policy, quotas: Range<usize>) {
-        match self.states.get_mut(fingerprint) {
-            Some(Entry { kept: Kept::Balance(_, _, state), .. }) => policy.reset_part(quotas, state),
-            _ => self.states.remove(fingerprint),
+    /// Removes a state, unless it is a balance.
+    pub(super) fn reset(&mut self, fingerprint: Fingerprint) {
+        if !matches!(self.states.get(fingerprint), Some(Entry { kept: Kept::Balance(..), .. })) {
+            self.states.remove(fingerprint);
         }
     }
 
@@ -395,9 +394,7 @@ impl Kept {
         match state.parts() {
             [QuotaState::Bucket(state)] => Self::Bucket(expiry, shape, *state),
             [QuotaState::Window(state)] => Self::Window(expiry, shape, *state),
-            parts if parts.iter().any(|part| matches!(part, QuotaState::Balance(_))) => {
-                Self::Balance(expiry, shape, Box::new(state))
-            }
+            [QuotaState::Balance(_)] => Self::Balance(expiry, shape, Box::new(state)),
             _ => Self::Other(expiry, shape, Box::new(state)),
         }
     }

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use super::Policy;
-use crate::dimension::Dimension;
+use crate::dimension::{Dimension, is_balance};
 use crate::{Error, Quota, Rule};
 
 /// All that a [`Policy`] is made of. It can express policies that no application writes: [joined](Policy::join) ones, and the
@@ -77,7 +77,8 @@ impl PolicyParts {
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             known_until: super::known_until(&quotas),
-            balance: quotas.iter().position(super::is_balance),
+            balance: quotas.iter().position(is_balance),
+            rows: crate::dimension::rows(&dimensions, &quotas),
             dimensions: dimensions.into(),
             group,
             place_by_key,

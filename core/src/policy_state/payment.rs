@@ -1,7 +1,6 @@
 //! A balance in a policy: what it pays of a request, and what the quota that it covers does.
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::{PolicyState, QuotaState};
 use crate::algorithm::{Balance, BalanceState, Lot, Step};
@@ -188,20 +187,6 @@ impl Policy {
         rule.grant(balance, Lot { units, expires }, now).map_err(|refusal| refusal.error())?;
         self.move_back(state, now);
         Ok(())
-    }
-
-    /// Makes every quota unused but a balance, which is left as it is.
-    pub fn reset(&self, state: &mut PolicyState) {
-        self.reset_part(0..self.quotas().len(), state);
-    }
-
-    /// The same of the states of some of the quotas.
-    pub(crate) fn reset_part(&self, part: Range<usize>, state: &mut PolicyState) {
-        for (quota, state) in self.quotas()[part].iter().zip(state.0.iter_mut()) {
-            if !matches!(quota.rule(), Rule::Balance(_)) {
-                *state = quota.rule().initial_state();
-            }
-        }
     }
 
     /// Returns units of a charge: to the balance first, up to what it `paid`, and the rest to the quota that it covers.

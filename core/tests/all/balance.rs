@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use tidegate_core::algorithm::{Balance, BalanceState, Lot, MAX_UNITS};
 use tidegate_core::{
     Charge, ChargeId, Check, DenyCache, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt, MemoryLimiter, Millis,
-    Operation, Origin, Policy, PolicyState, Quota, QuotaState, Refund, Settle, Sharded, Status, UnixMillis, WhenFull,
+    Operation, Origin, Policy, PolicyState, Quota, QuotaState, Refund, Rule, Settle, Sharded, Status, UnixMillis,
+    WhenFull,
 };
 use tidegate_testing::NOW;
 
@@ -293,7 +294,7 @@ fn another_quota_denies_both_and_neither_is_charged() -> Result<(), Error> {
     policy.grant(&mut state, 50, UnixMillis::MAX, NOW)?;
     let before = state.clone();
     let denied = policy.decide(&mut state, NOW, 13);
-    assert_eq!((denied.status(), denied.binding_index()), (Status::NeverAdmissible, 2));
+    assert_eq!((denied.status(), denied.binding_index()), (Status::NeverAdmissible, 0));
     assert_eq!(state, before);
     assert_eq!(policy.decide(&mut state, NOW, 12).from_balance(), 2);
     Ok(())
@@ -549,18 +550,87 @@ fn a_balance_of_one_dimension_is_granted_by_its_key() -> Result<(), Error> {
         // The address does not last as long as the balance does.
         limiter.sweep(NOW + HOUR);
         assert_eq!(limiter.len(), 1);
+        // It is the same balance with a group of its dimension.
         let by_group = policy.clone().group_by("user")?;
-        assert!(
-            limiter.grant(Grant::new(&by_group, &by_user, 50, "order", NOW)).await.is_err(),
-            "the group needs all keys"
-        );
-        assert_eq!(
-            limiter.grant(Grant::new(&by_group, &keys, 50, "order", NOW)).await?.quotas()[2].remaining(),
-            Some(95)
-        );
-        assert!(limiter.grant(Grant::new(&by_group, &keys, 50, "order", NOW)).await?.is_replay());
+        let again = limiter.grant(Grant::new(&by_group, &by_user, 50, "order", NOW)).await?;
+        assert_eq!((again.is_replay(), again.quotas()[1].remaining()), (true, Some(45)));
+        // A group of another dimension selects where the balance is.
+        let by_group = policy.group_by("ip")?;
+        let without = limiter.grant(Grant::new(&by_group, &by_user, 50, "order", NOW)).await.unwrap_err();
+        assert_eq!(without.kind(), ErrorKind::Invalid);
+        let granted = limiter.grant(Grant::new(&by_group, &keys, 50, "order", NOW)).await?;
+        assert_eq!((granted.is_replay(), granted.quotas()[2].remaining()), (false, Some(50)));
         Ok(())
     })
+}
+
+/// A plan changes, and with it the names of the rows of its quotas. What was bought stays, and a grant that is repeated is found.
+#[test]
+fn a_change_of_the_other_quotas_leaves_the_balance() -> Result<(), Error> {
+    block_on(async {
+        let (limiter, key) = (MemoryLimiter::new(), Key::new("user:1"));
+        let plans = [
+            daily(10, 1_000),
+            covered(Quota::fixed_window(10, HOUR)?, 1_000),
+            covered(Quota::token_bucket(10, 1, MINUTE)?, 1_000),
+            alone(1_000),
+            Policy::new("api", [Quota::sliding_window(500, HOUR)?, Quota::balance(1_000)?, Quota::block(HOUR)?])?,
+        ];
+        let mut left = 500;
+        for (nth, policy) in plans.iter().enumerate() {
+            let granted = limiter.grant(Grant::new(policy, &key, 500, "order", NOW)).await?;
+            assert_eq!(
+                (granted.is_replay(), granted.quotas().iter().find_map(|quota| quota.remaining())),
+                (nth > 0, {
+                    Some(if nth < 3 {
+                        10
+                    } else if nth == 3 {
+                        left
+                    } else {
+                        500
+                    })
+                })
+            );
+            let decision = limiter.check(Check::new(policy, &key, NOW).cost(50)).await?;
+            assert!(decision.is_allowed());
+            left -= decision.from_balance();
+            let place = policy.quotas().iter().position(|quota| matches!(quota.rule(), Rule::Balance(_))).unwrap();
+            assert_eq!(decision.quotas()[place].remaining(), Some(left));
+            assert_eq!(decision.from_balance(), if nth < 3 { 40 } else { 50 });
+        }
+        // Each row for its own time.
+        limiter.sweep(NOW + HOUR + HOUR);
+        assert_eq!(limiter.len(), 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_balance_and_a_penalty_come_after_the_other_quotas_of_their_dimension() -> Result<(), Error> {
+    let quotas = [
+        Quota::penalty(MINUTE, 2, HOUR)?,
+        Quota::fixed_window(10, MINUTE)?,
+        Quota::balance(100)?.covers_excess()?,
+        Quota::fixed_window(20, MINUTE)?,
+        Quota::fixed_window(30, MINUTE)?.by("tenant")?,
+    ];
+    let policy = Policy::new("api", quotas)?;
+    let limits: Vec<_> = policy.quotas().iter().map(|quota| (quota.rule().name(), quota.rule().limit())).collect();
+    let names = [("fixed_window", 20), ("fixed_window", 10), ("balance", 100)];
+    assert_eq!(limits[..3], names);
+    assert_eq!((limits[3].0, limits[4]), ("penalty", ("fixed_window", 30)));
+    let rows: Vec<_> = policy.rows().iter().map(|row| (row.id(), row.quotas())).collect();
+    assert_eq!(
+        rows,
+        [("api:fw60000.fw60000", 0..2), ("api:ba0", 2..3), ("api:pn60000", 3..4), ("api@tenant:fw60000", 4..5)]
+    );
+    // A denial by the balance is a violation, and one of another dimension is none.
+    let mut state = policy.initial_state();
+    assert!(policy.decide(&mut state, NOW, 10).is_allowed());
+    let denied = policy.decide(&mut state, NOW, 5);
+    assert_eq!(denied.status(), Status::Denied);
+    assert!(matches!(&state.parts()[3], QuotaState::Penalty(penalty) if penalty.strikes == 1), "{state:?}");
+    Ok(())
 }
 
 #[test]

@@ -228,7 +228,9 @@ impl<R: Rows> Counter<R> {
         now: UnixMillis,
         clock: UnixMillis,
     ) -> Result<Answer, Error> {
-        let name = token.grant_row(&call.rows);
+        let row = call.policy.balance_row().ok_or_else(without_a_balance)?;
+        // The other quotas may change before the grant is repeated.
+        let name = token.grant_row(call.rows[row]);
         let before = self.row(&name)?.map(|row| Granted::decode(&row.value)).transpose()?;
         let found = self.find(call, now)?;
         let mut state = found.state();
@@ -246,12 +248,10 @@ impl<R: Rows> Counter<R> {
         Ok(call.policy.peek(&state, now, 0).into())
     }
 
-    /// Resets the counts, even of a row that cannot be read, but for a balance.
+    /// Resets the counts, even of a row that cannot be read, but for a balance: it is money.
     fn delete(&mut self, call: &Call<'_>, now: UnixMillis, clock: UnixMillis) -> Result<Answer, Error> {
-        for (place, name) in call.rows.iter().enumerate() {
-            let policy = call.part(place);
-            let kept = if policy.has_balance() { self.balance(policy, name)? } else { self.lent(policy, name)? };
-            match kept {
+        for (place, name) in call.rows.iter().enumerate().filter(|(place, _)| !call.part(*place).has_balance()) {
+            match self.lent(call.part(place), name)? {
                 Some(row) => self.save(vec![(name, row)], clock)?,
                 None => {
                     self.rows.remove(name)?;
@@ -260,15 +260,6 @@ impl<R: Rows> Counter<R> {
             }
         }
         Ok(call.policy.peek(&call.policy.initial_state(), now, 0).into())
-    }
-
-    /// What a reset keeps of a row with a balance. A row that cannot be read stays: it is money.
-    fn balance(&mut self, policy: &Policy, name: &str) -> Result<Option<Row>, Error> {
-        let Some(row) = self.row(name)? else { return Ok(None) };
-        // A reset carries no time, so it checks no state for plausibility.
-        let mut state = policy.decode(&row.value, UnixMillis::MAX)?;
-        policy.reset(&mut state);
-        Ok(Some(Row { value: policy.encode(&state), ..row.clone() }))
     }
 
     /// What a reset keeps of a row: units that are lent may still be spent, so they stay charged.
@@ -337,6 +328,10 @@ impl<R: Rows> Counter<R> {
         self.alarm = Some(at);
         Ok(())
     }
+}
+
+fn without_a_balance() -> Error {
+    Error::new(ErrorKind::Invalid, "durable object: a grant to a policy without a balance")
 }
 
 fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<UnixMillis> {

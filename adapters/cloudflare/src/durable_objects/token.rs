@@ -52,9 +52,9 @@ impl Token {
         self.name("once:", rows)
     }
 
-    /// The name of the row with what was granted under it.
-    pub(crate) fn grant_row(self, rows: &[&str]) -> String {
-        self.name("grant:", rows)
+    /// The name of the row with what was granted under it to the balance of a row.
+    pub(crate) fn grant_row(self, balance: &str) -> String {
+        self.name("grant:", &[balance])
     }
 
     fn name(self, kind: &str, rows: &[&str]) -> String {

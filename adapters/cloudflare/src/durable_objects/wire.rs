@@ -87,7 +87,7 @@ pub(crate) struct Call<'a> {
     pub(crate) policy: &'a Policy,
     /// The policy of each row, if there are several. Only the object knows it.
     pub(crate) parts: &'a [Policy],
-    /// The name of each dimension's row.
+    /// The name of each of the policy's rows.
     pub(crate) rows: Vec<&'a str>,
     pub(crate) cost: u64,
     /// `None` for the object's clock.
@@ -211,8 +211,8 @@ impl<'a> Call<'a> {
             return Err(rest.error("unknown flags"));
         }
         let (policy, parts) = known.read(&mut rest, flags & CHARGE_DENIED != 0)?;
-        let mut rows = Vec::with_capacity(policy.dimensions().len());
-        for _ in policy.dimensions() {
+        let mut rows = Vec::with_capacity(policy.rows().len());
+        for _ in policy.rows() {
             rows.push(name(&mut rest)?);
         }
         let (cost, now, min_ttl) = (rest.u64()?, rest.instant()?, rest.millis()?);

@@ -17,7 +17,7 @@ proptest! {
 
     #[test]
     fn an_object_grants_and_spends_as_the_reference_does(
-        (policy, steps) in balances::history(), evictions in prop::collection::vec(any::<bool>(), 60)
+        (mut policy, steps) in balances::history(), evictions in prop::collection::vec(any::<bool>(), 60)
     ) {
         let (rig, memory) = (Rig::default(), MemoryLimiter::with_shards(4));
         let limiter = DurableObjects::with_config(&rig, virtual_time()).limiter();
@@ -31,6 +31,7 @@ proptest! {
             let told = block_on(balances::take(&limiter, &policy, step, now, ""));
             let expected = block_on(balances::take(&memory, &policy, step, now, ""));
             prop_assert_eq!(told, expected, "step {}, {:?}, at {:?}, of {:?}", place, step, now, policy);
+            policy = balances::policy_after(policy, step);
         }
     }
 }
@@ -81,7 +82,7 @@ fn a_grant_whose_row_cannot_be_read_is_not_made_and_a_reset_leaves_a_balance_tha
         assert_eq!(limiter.peek(Check::new(&policy, &key, NOW).cost(0)).await?.binding().remaining(), Some(50));
         rig.edit(|rows| rows.rows.values_mut().for_each(|row| row.value.truncate(3)));
         let rows = rig.sum(|rows| rows.rows.len() as u64);
-        assert_eq!(limiter.reset(&policy, (&key).into()).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        limiter.reset(&policy, (&key).into()).await?;
         assert_eq!(rig.sum(|rows| rows.rows.len() as u64), rows);
         let settle = Settle::new(&policy, &key, "request", 1, NOW);
         assert_eq!(limiter.settle(settle).await.unwrap_err().kind(), ErrorKind::UnknownCharge);

@@ -232,6 +232,7 @@ impl<T: Transport> Carrier for Rest<T> {
         match self.ask(command, *start, deadline).await? {
             reply if reply.is_no_script() => Ok(None),
             Reply::Text(text) => Ok(Some(text.into_bytes())),
+            Reply::Error(text) => Err(call.refused(&text)),
             other => Err(self.not_what_was_asked_for(other, &call.keys[0])),
         }
     }

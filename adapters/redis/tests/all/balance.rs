@@ -19,7 +19,7 @@ fn replay_all(limiter: &impl Limiter, runtime: &Runtime, cases: u32) {
     let nth = AtomicU64::new(0);
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&balances::history(), |(policy, steps)| {
+    let outcome = runner.run(&balances::history(), |(mut policy, steps)| {
         let prefix = format!("balance-{}:", nth.fetch_add(1, Ordering::Relaxed));
         let (memory, mut now) = (MemoryLimiter::with_shards(4), NOW);
         for (place, step) in steps.iter().enumerate() {
@@ -27,6 +27,7 @@ fn replay_all(limiter: &impl Limiter, runtime: &Runtime, cases: u32) {
             let told = runtime.block_on(balances::take(limiter, &policy, step, now, &prefix));
             let expected = runtime.block_on(balances::take(&memory, &policy, step, now, &prefix));
             prop_assert_eq!(told, expected, "step {}, {:?}, at {:?}, of {:?}", place, step, now, policy);
+            policy = balances::policy_after(policy, step);
         }
         Ok(())
     });
@@ -73,6 +74,8 @@ fn a_balance_is_kept_until_it_expires_and_its_token_for_its_time() {
         redis::cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap()
     };
     let (row, address, token) = (lasts("*user:1}"), lasts("*ip:192.0.2.1}"), lasts("*:grant:*"));
+    let beside = lasts("*user:1}|api@user:fw60000");
+    assert!((1..=60_000).contains(&beside), "{beside}");
     assert!((1..=3_600_000).contains(&row) && row > 3_000_000, "{row}");
     assert!((1..=60_000).contains(&address), "{address}");
     assert!(token > 89 * 86_400_000, "{token}");

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use crate::support::{MIN_TTL, Server};
 use tidegate_core::gate::{Gate, Request, Rules, Verdict};
 use tidegate_core::lending::Lease;
-use tidegate_core::{Check, ClientIpSource, ErrorKind, Key, LimiterExt, Millis, Origin, Platform, Policy, Quota};
+use tidegate_core::{
+    Check, ClientIpSource, ErrorKind, Grant, Key, Keys, LimiterExt, Millis, Origin, Platform, Policy, Quota,
+};
 use tidegate_redis::{Config, Redis, RedisLimiter};
 use tidegate_testing::{MINUTE, NOW, bucket, key, of_each_algorithm, policy};
 
@@ -232,4 +234,34 @@ async fn users_of_a_tenant_share_its_limit_on_a_cluster() {
         admitted += task.await.unwrap();
     }
     assert_eq!(admitted, 50);
+}
+
+/// A balance and the quotas beside it are in one slot, and a change of the quotas moves neither to another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_balance_is_spent_in_one_step_on_a_cluster() {
+    let nodes = cluster();
+    let limiter = limiter(&nodes);
+    let own = || Quota::balance(1_000).unwrap().covers_excess().unwrap();
+    for nth in 0..20 {
+        let (user, tenant) = (Key::new(format!("user:{nth}")), Key::new(format!("tenant:{nth}")));
+        let keys = [("user", &user), ("tenant", &tenant)];
+        for group in ["", "user", "tenant"] {
+            for (place, seconds) in [60, 3_600].into_iter().enumerate() {
+                let quota = Quota::fixed_window(10, Millis::from_secs(seconds)).unwrap();
+                let (policy, keys) = if group.is_empty() {
+                    (Policy::new("api", [quota, own()]).unwrap(), Keys::from(&user))
+                } else {
+                    let of_tenant = Quota::fixed_window(500, Millis::from_secs(60)).unwrap().by("tenant").unwrap();
+                    let quotas = [quota.by("user").unwrap(), own().by("user").unwrap(), of_tenant];
+                    (Policy::new(&format!("by-{group}"), quotas).unwrap().group_by(group).unwrap(), Keys::from(&keys))
+                };
+                let granted = limiter.grant(Grant::new(&policy, keys, 100, "order", NOW)).await.unwrap();
+                assert_eq!(granted.is_replay(), place > 0);
+                let decision = limiter.check(Check::new(&policy, keys, NOW).cost(40)).await.unwrap();
+                assert_eq!(decision.from_balance(), 30);
+                assert_eq!(decision.quotas()[1].remaining(), Some(if place == 0 { 70 } else { 40 }));
+                limiter.reset(&policy, keys).await.unwrap();
+            }
+        }
+    }
 }

@@ -372,7 +372,7 @@ impl Bench {
     }
 
     fn reset(&self, place: &Place, call: &Call) {
-        self.rows.borrow_mut().remove(place);
+        self.rows.borrow_mut().remove(place, &call.policy);
         let mut kept = self.kept.borrow_mut();
         if let Some(kept) = kept.get_mut(&place.name) {
             kept.reset(call);

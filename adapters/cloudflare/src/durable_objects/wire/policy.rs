@@ -18,12 +18,12 @@ pub(crate) struct Known(Option<Built>);
 struct Built {
     bytes: Vec<u8>,
     policy: Policy,
-    /// The policy of each dimension, if there are several.
+    /// The policy of each row, if there are several.
     parts: Vec<Policy>,
 }
 
 impl Known {
-    /// Reads a policy, and the policies of its dimensions if there are several.
+    /// Reads a policy, and the policies of its rows if there are several.
     pub(super) fn read(
         &mut self,
         rest: &mut CallReader<'_>,
@@ -53,12 +53,10 @@ impl Built {
         if written[1..] != *bytes {
             return Err(rest.error("the quotas are not in a policy's order"));
         }
-        let mut parts = Vec::new();
-        if policy.dimensions().len() > 1 {
-            for part in policy.dimensions() {
-                parts.push(Policy::new(NAME, policy.quotas()[part.quotas()].to_vec())?);
-            }
-        }
+        let parts = match policy.rows().len() {
+            1 => Vec::new(),
+            several => (0..several).map(|place| policy.of_row(place)).collect(),
+        };
         Ok(Self { bytes: bytes.to_vec(), policy, parts })
     }
 }

@@ -9,7 +9,7 @@ use tidegate_guest_protocol::Call;
 pub(super) struct Place {
     /// All keys of the request together.
     pub(super) name: String,
-    /// The name of each dimension's row.
+    /// The name of each of the policy's rows.
     rows: Vec<String>,
 }
 
@@ -24,35 +24,40 @@ impl Place {
     }
 }
 
-/// The states of policies with several dimensions, one row for each key.
+/// The states of policies with several rows.
 #[derive(Default)]
 pub(super) struct Rows(HashMap<String, Vec<QuotaState>>);
 
 impl Rows {
     /// Reads the state that these keys have now, if other keys may have changed it.
     pub(super) fn read(&self, place: &Place, policy: &Policy, state: &mut PolicyState) {
-        if policy.dimensions().len() == 1 {
+        if policy.rows().len() == 1 {
             return;
         }
         let unused = policy.initial_state();
-        let parts = policy.dimensions().iter().zip(&place.rows).flat_map(|(dimension, row)| {
-            self.0.get(row).cloned().unwrap_or_else(|| unused.parts()[dimension.quotas()].to_vec())
-        });
+        let parts = policy
+            .rows()
+            .iter()
+            .zip(&place.rows)
+            .flat_map(|(of, row)| self.0.get(row).cloned().unwrap_or_else(|| unused.parts()[of.quotas()].to_vec()));
         *state = PolicyState::from_parts(parts.collect());
     }
 
     pub(super) fn write(&mut self, place: &Place, policy: &Policy, state: &PolicyState) {
-        if policy.dimensions().len() == 1 {
+        if policy.rows().len() == 1 {
             return;
         }
-        for (dimension, row) in policy.dimensions().iter().zip(&place.rows) {
-            self.0.insert(row.clone(), state.parts()[dimension.quotas()].to_vec());
+        for (of, row) in policy.rows().iter().zip(&place.rows) {
+            self.0.insert(row.clone(), state.parts()[of.quotas()].to_vec());
         }
     }
 
-    pub(super) fn remove(&mut self, place: &Place) {
-        for row in &place.rows {
-            self.0.remove(row);
+    /// Makes all unused, but for a balance.
+    pub(super) fn remove(&mut self, place: &Place, policy: &Policy) {
+        for (nth, row) in place.rows.iter().enumerate() {
+            if policy.balance_row() != Some(nth) {
+                self.0.remove(row);
+            }
         }
     }
 
