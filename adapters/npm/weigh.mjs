@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
 /** The entries of the stores. */
-export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "netlify-blobs", "deno-kv", "memory"];
+export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "postgres", "netlify-blobs", "deno-kv", "store", "memory"];
 
 /** The entries of the gates, and the folder of the WebAssembly that one loads. */
 export const GATES = { gate: undefined, "gate/toml": "toml" };

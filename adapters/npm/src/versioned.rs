@@ -36,12 +36,11 @@ impl Store {
 
 #[wasm_bindgen]
 impl Limit {
-    /// Leaves the name of the value that a question is about. Nothing in it needs an escape.
+    /// Leaves the name of the value that a question is about.
     pub fn ask(&self, kind: u32, length: usize, cost: f64, now: f64, extra: f64) -> i32 {
         with_text(length, |key| {
             self.with(Question { kind, cost, now, extra }, self.key_of(key), &mut |operation| {
-                // The names of Netlify's blobs are paths, and no name can also be a folder.
-                Ok(leave_text(&operation.keys().single(&self.policy)?.storage_key(&self.policy).replace('/', "%2F")))
+                Ok(leave_text(&operation.keys().single(&self.policy)?.storage_key(&self.policy)))
             })
         })
     }

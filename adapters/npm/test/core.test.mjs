@@ -13,6 +13,7 @@ import { TidegateError } from "../modules/error.js";
 import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
+import { called } from "../modules/store.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
 import { ask, calendarQuota, callOf, Chance, latestKnown, Reference, seeded, started } from "./reference.mjs";
 
@@ -332,11 +333,15 @@ test("stores with conditional writes: the same names, values and decisions", () 
       const place = () => `seed ${SEED}: ${JSON.stringify(chosen)} ${JSON.stringify(asked)} ${value}`;
       const found = value && chance.once(12) ? bytesOf(garbledHex(chance, hexOf(value))) : value;
       const written = {};
-      const values = { read: (name) => ((written.name = name), found && { bytes: found, version: "1" }), write: (name, bytes, version, ttl) => Object.assign(written, { bytes, ttl }), delete: (name) => ((written.name = name), undefined) };
-      const store = new Versioned("store", core, values);
+      const read = found && { bytes: found, version: "1" };
+      const write = (name, bytes, ttl) => Object.assign(written, { name, bytes, ttl });
+      const values = { read: (name) => ((written.name = name), read), create: write, update: (name, bytes, _, ttl) => write(name, bytes, ttl), delete: (name) => ((written.name = name), undefined) };
+      const store = new Versioned("store", core, values, { ttlMin: 0, remembers: false, queue: undefined });
       const mine = thrown(() => {
-        store.answered(callOf(asked), store.send(callOf(asked)));
-        return { ...written, decision: written.bytes ? callOf(asked).noted.decision : core.decision };
+        const call = called(asked);
+        store.send(call);
+        if (store.answered(call, read)) store.answered(call, true);
+        return { ...written, decision: core.decision };
       });
       const other = thrown(() => {
         const name = reference.text(reference.limit.ask(kind, reference.pass(asked), cost, at, extra));

@@ -121,12 +121,21 @@ test("the deadline covers a key's queue, also if the store hangs", async (contex
   assert.deepEqual(events.map(({ failedOpen }) => failedOpen), times(40, () => true));
 });
 
-test("with a healthy but slow store, calls that do not get their turn in time are contended", async (context) => {
-  const tidegate = limiter(store(ms(15)), 1_000_000, { deadlineMs: 3_000 })();
+test("with a slow store, the calls that wait for their turn go together", async (context) => {
+  const tidegate = limiter(store(ms(15)), 200, { deadlineMs: 3_000 })();
   const { passed, kinds, slowestMs, told } = await burst(times(250, () => tidegate.check(request)));
   context.diagnostic(told);
-  assert.ok(slowestMs < 6_000, told);
-  assert.ok(passed > 0 && passed === kinds.allowed && kinds.contended > 0 && kinds.timeout === undefined, told);
+  // One by one, they would take 7.5 seconds.
+  assert.ok(slowestMs < 1_500, told);
+  assert.deepEqual([passed, kinds], [200, { allowed: 200, denied: 50 }], told);
+});
+
+test("calls that are not decided in time by a store that answers are contended", async (context) => {
+  const tidegate = limiter(table(ms(500)), 1_000, { deadlineMs: 900 })();
+  const { passed, kinds, slowestMs, told } = await burst(times(250, () => tidegate.check(request)));
+  context.diagnostic(told);
+  assert.ok(slowestMs < 3_000, told);
+  assert.deepEqual([passed, kinds], [0, { contended: 250 }], told);
 });
 
 test("a key's queue is bounded, and other keys do not wait for it", async () => {

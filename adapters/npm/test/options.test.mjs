@@ -41,6 +41,12 @@ const TAKES = {
   "./redis": store("./redis", { client: {} }),
   "./deno-kv": store("./deno-kv", { kv: {} }),
   "./netlify-blobs": store("./netlify-blobs", { blobs: {} }),
+  "./postgres": {
+    ...store("./postgres", { client: { query() {} } }),
+    createTable: (more) => entries["./postgres"].createTable({ query() {} }, more),
+    removeExpired: (more) => entries["./postgres"].removeExpired({ query() {} }, more),
+  },
+  "./store": store("./store", { store: { read() {}, create() {}, update() {}, delete() {} } }),
   "./memory": store("./memory"),
   "./testing": { Tidegate: (more) => new entries["./testing"].Tidegate({ policy, ...more }) },
   "./gate": { Gate: (more) => gateOf(entries["./gate"], more) },

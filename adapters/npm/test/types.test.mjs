@@ -86,7 +86,7 @@ function snippets(page) {
 }
 
 test("the snippets of the READMEs and of docs/ are type-checked", async () => {
-  const files = ["README.md", "docs/testing.md", "../../README.md"].flatMap(snippets);
+  const files = ["README.md", "docs/testing.md", "docs/own-store.md", "../../README.md"].flatMap(snippets);
   assert.ok(files.length > 1);
   // A snippet in JavaScript does not say the types of its parameters.
   const options = { types: ["node"], allowJs: true, checkJs: true, noImplicitAny: false, module: "nodenext" };

@@ -25,7 +25,7 @@ export interface CallOptions {
   deadlineMs: number;
   /** Whether keys are served apart, so that a late answer for one key is not the store's failure while it answers for others. */
   apart?: boolean;
-  /** Makes the calls for one key wait for each other. */
+  /** Makes the calls for one key wait for each other, or go together. */
   queue?: Queue;
 }
 
@@ -170,7 +170,7 @@ export class Calls implements Runner {
     if (this.#inFlight.size > CROWD) this.#crowded = call.nth;
     if (!this.#queue) return this.#start(call);
     call.start = () => this.#start(call);
-    if (!this.#queue.enter(keyOf(call), call.start)) {
+    if (!this.#queue.enter(call.question, call.start)) {
       call.start = undefined;
       this.#fail(call, crowdedOut("wait for this key"));
     } else if (!call.wasSent && !call.isOver) {
@@ -255,7 +255,8 @@ export class Calls implements Runner {
     if (call.timer) call.timer.stop();
     else if (this.#inFlight.size + this.#outside.size === 0) this.#timer?.pause();
     if (wasOutside) return;
-    if (call.start) this.#queue?.leave(keyOf(call), call.start);
+    // Stores that have a queue count by one key.
+    if (call.start) this.#queue?.leave(call.question.key, call.start);
     for (let next = this.#outside.first; next && this.#hasRoom(performance.now()); next = this.#outside.first) {
       this.#outside.remove(next);
       this.#enter(next);
@@ -285,11 +286,6 @@ export class Calls implements Runner {
     }
     return this.#inFlight.size < IN_FLIGHT_MAX;
   }
-}
-
-/** Stores that have a queue count by one key. */
-function keyOf({ question }: Running): string {
-  return question.key;
 }
 
 /** A timer for calls with the same deadline. */

@@ -18,11 +18,13 @@ export interface Call {
   readonly isTogether?: boolean;
   /** Whether it waits for the answer to another question, or for the first connection. */
   waits: boolean;
+  /** Whether it has ended, so that nobody reads its answer. */
+  readonly isOver: boolean;
 }
 
 /** A call that begins. `inFlight` are told together. */
 export function called(question: Question, signal?: AbortSignal, inFlight = 1): Call {
-  return { question, signal, inFlight, note: 0, noted: undefined, way: "", isTogether: inFlight > 1, waits: false };
+  return { question, signal, inFlight, note: 0, noted: undefined, way: "", isTogether: inFlight > 1, waits: false, isOver: false };
 }
 
 /** A store that is asked over the host. It throws errors as a kind and a message. */
@@ -46,7 +48,8 @@ export interface Store {
 
 /** What an error says, with its cause. */
 export function said(thrown: unknown): string {
-  const { name, message, cause } = Object(thrown) as Partial<Error>;
+  if (typeof thrown !== "object" || thrown === null) return String(thrown);
+  const { name, message, cause } = thrown as Partial<Error>;
   const why = [message, (cause as Error | undefined)?.message].filter(Boolean).join(": ");
   return `${String(name)}: ${why}`;
 }

@@ -11,6 +11,8 @@ import { limit as netlify } from "@tidegate/edge/netlify";
 import { type BlobsOptions, Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
 import { type RedisOptions, Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { createTable, type PostgresClient, type PostgresOptions, Tidegate as OnPostgres } from "@tidegate/edge/postgres";
+import { type StoreOptions, type Swap, Tidegate as OnStore, type VersionedStore, type VersionedValue } from "@tidegate/edge/store";
 import { limit as sveltekit } from "@tidegate/edge/sveltekit";
 import { type Context, Hono } from "hono";
 
@@ -43,6 +45,30 @@ export const limiters = [
   new OnBlobs({ ...common, policy: { name: "api", quotas }, blobs: {}, onVerdict: (verdict) => verdict.limited }),
 ];
 export const onDenoKv = (kv: DenoKv) => new OnDenoKv({ ...common, policy, kv });
+export const onPostgres = async (client: PostgresClient): Promise<OnPostgres> => {
+  await createTable(client, { table: "limits" });
+  return new OnPostgres({ ...common, policy, client, table: "limits", durable: true, prepare: true });
+};
+export class Rows implements VersionedStore {
+  readonly name = "rows";
+  readonly #rows = new Map<string, VersionedValue>();
+  async read(name: string) {
+    return this.#rows.get(name);
+  }
+  async create(name: string, bytes: Uint8Array, ttlMs: number): Promise<Swap> {
+    return this.#rows.has(name) ? { written: false, present: this.#rows.get(name) } : this.update(name, bytes, undefined, ttlMs);
+  }
+  async update(name: string, bytes: Uint8Array, version: unknown, _ttlMs: number) {
+    if (this.#rows.get(name)?.version !== version) return false;
+    this.#rows.set(name, { bytes, version: {} });
+    return true;
+  }
+  async delete(name: string) {
+    this.#rows.delete(name);
+  }
+}
+export const onStore = (options: Omit<StoreOptions, "store">) => new OnStore({ ...options, store: new Rows(), remember: true });
+export type OfPostgres = PostgresOptions;
 
 const make = (policy: Policy) => new InMemory({ ...common, policy });
 make({ name: "api", quotas: [calendarWindow({ limit: 10, every: "month", zone: "Europe/Berlin" }), { ...calendarWindow({ limit: 10, every: "day" }), by: "user" }] });

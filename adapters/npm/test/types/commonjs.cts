@@ -6,6 +6,7 @@ import { TidegateStore } from "@tidegate/edge/express-rate-limit";
 import { limit as hono } from "@tidegate/edge/hono";
 import edge = require("@tidegate/edge/memory");
 import { Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
+import { Tidegate as OnStore, type VersionedStore } from "@tidegate/edge/store";
 import { limit as next } from "@tidegate/edge/next";
 import { limit as node, type NodeGuardOptions, type NodeRequest } from "@tidegate/edge/node";
 import { limitRoute } from "@tidegate/edge/react-router";
@@ -26,6 +27,7 @@ export const limiters: edge.Limiter[] = [
   new OnRedis({ ...common, client: { sendCommand: async (args: string[]) => args } }),
   new OnBlobs({ ...common, blobs: {} }),
 ];
+export const onStore = (store: VersionedStore): OnStore => new OnStore({ ...common, store });
 export const onDenoKv = (kv: DenoKv): OnDenoKv => new OnDenoKv({ ...common, kv });
 export const store = new TidegateStore(tidegate);
 export const middlewares = [hono(tidegate), next(tidegate), node(tidegate), limitRoute(tidegate), sveltekit(tidegate)];

@@ -15,3 +15,4 @@ declare const Gate: typeof import("@tidegate/edge/gate").Gate;
 declare const gate: import("@tidegate/edge/gate").Gate;
 declare const gateOptions: import("@tidegate/edge/gate").GateOptions;
 declare const rules: string;
+declare const store: import("@tidegate/edge/store").VersionedStore;

@@ -1,9 +1,9 @@
-import { CachingLimiter } from "../../caching_limiter.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { COMMON, common, type Options } from "../../options.js";
-import { Queue } from "../../queue.js";
-import { pause, type Values, Versioned, versioned } from "../../versioned.js";
+import { COMMON, type Options } from "../../options.js";
+import { pause } from "../../versioned.js";
+import { VersionedLimiter } from "../../versioned_limiter.js";
+import type { VersionedStore } from "../../versioned_store.js";
 
 export * from "../../store_exports.js";
 
@@ -42,31 +42,33 @@ const ATTEMPTS = 64;
  *
  *     const tidegate = new Tidegate({ kv: await Deno.openKv(), platform: "direct", failMode: "open", policy });
  */
-export class Tidegate extends CachingLimiter {
+export class Tidegate extends VersionedLimiter {
   constructor(options: DenoKvOptions) {
     const fields = new Fields(options, "", [...COMMON, "kv", "minTtlMs"]);
-    const ready = { ...common(fields, 2_000), queue: new Queue() };
     const right = "await Deno.openKv()";
     const kv = fields.need("kv", fields.get("kv"), right) as DenoKv;
     if ((["get", "atomic", "delete"] as const).some((name) => typeof kv[name] !== "function")) throw invalid("kv", `not a store; write ${right}`);
-    const [readsLastWrite, minTtlMs] = [true, fields.whole("minTtlMs") ?? 0];
-    super(ready, versioned(readsLastWrite), (core) => new Versioned("deno kv", core, values(kv), minTtlMs));
+    const { kv: _, ...others } = options;
+    super({ ...others, store: storeOf(kv) });
   }
 }
 
-function values(kv: DenoKv): Values {
+function storeOf(kv: DenoKv): VersionedStore {
   const nameOf = (name: string): Name => ["tidegate", name];
+  const swap = (name: string, bytes: Uint8Array, versionstamp: string | null, ttlMs: number) =>
+    whileLocked(async () => {
+      const write = kv.atomic().check({ key: nameOf(name), versionstamp });
+      return (await write.set(nameOf(name), bytes, { expireIn: ttlMs }).commit()).ok;
+    });
   return {
+    name: "deno kv",
     read: (name) =>
       whileLocked(async () => {
         const { value, versionstamp } = await kv.get(nameOf(name), { consistency: "strong" });
         return versionstamp === null ? undefined : { bytes: value instanceof Uint8Array ? value : new Uint8Array(0), version: versionstamp };
       }),
-    write: (name, bytes, version, ttlMs) =>
-      whileLocked(async () => {
-        const write = kv.atomic().check({ key: nameOf(name), versionstamp: version ?? null });
-        return (await write.set(nameOf(name), bytes, { expireIn: ttlMs }).commit()).ok;
-      }),
+    create: (name, bytes, ttlMs) => swap(name, bytes, null, ttlMs),
+    update: (name, bytes, version, ttlMs) => swap(name, bytes, version as string, ttlMs),
     delete: (name) => whileLocked(() => kv.delete(nameOf(name))),
   };
 }

@@ -1,0 +1,241 @@
+// The package on a PostgreSQL server, through pg.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import path from "node:path";
+import { after, test } from "node:test";
+import { createTable, removeExpired, Tidegate, TidegateError } from "@tidegate/edge/postgres";
+import pg from "pg";
+import { postgresServer } from "./postgres-server.mjs";
+
+const server = await postgresServer();
+const pool = new pg.Pool({ connectionString: server.url, max: 10 });
+after(async () => {
+  await pool.end();
+  await server.stop();
+});
+await Promise.all([createTable(pool), createTable(pool), createTable(pool)]);
+
+const DAY = 86_400_000;
+const times = (count, make) => Array.from({ length: count }, (_, nth) => make(nth));
+let policies = 0;
+const policyOf = (limit) => ({ name: `postgres${(policies += 1)}`, quotas: [{ fixedWindow: { limit, windowMs: DAY } }] });
+const on = (client, policy, more) => new Tidegate({ client, policy, platform: "direct", failMode: "open", onError: () => undefined, ...more });
+const outcomes = (verdicts) => {
+  const counts = {};
+  for (const { outcome, error } of verdicts) counts[error?.kind ?? outcome] = (counts[error?.kind ?? outcome] ?? 0) + 1;
+  return counts;
+};
+
+/** A client that notes what the limiter's decisions do. */
+function noted() {
+  const done = [];
+  const query = (...given) => {
+    const text = given[0].text ?? given[0];
+    if (!text.startsWith("WITH place")) done.push(/INSERT|UPDATE|DELETE|SELECT/.exec(text)[0]);
+    return pool.query(...given);
+  };
+  return { query, done: () => done.splice(0) };
+}
+
+for (const more of [{}, { durable: true }, { prepare: true }, { remember: false }]) {
+  test(`an admission is one statement, a denial reads: ${JSON.stringify(more)}`, async () => {
+    const client = noted();
+    const tidegate = on(client, policyOf(2), more);
+    const reads = more.remember === false ? ["SELECT"] : [];
+    for (const swap of ["INSERT", "UPDATE"]) {
+      assert.equal((await tidegate.limit("user:1")).outcome, "allowed");
+      assert.deepEqual(client.done(), [...reads, swap]);
+    }
+    assert.equal((await tidegate.limit("user:1")).outcome, "denied");
+    assert.deepEqual(client.done(), ["SELECT"]);
+    await tidegate.reset("user:1");
+    assert.equal((await tidegate.limit("user:1")).quotas[0].remaining, 1);
+  });
+}
+
+test("the rows are those of the crate: names, states and times", async () => {
+  const tidegate = on(pool, { name: "rows", quotas: ["100 burst, 10 / s"] });
+  await tidegate.limit("ip:192.0.2.1", { now: 1_800_000_000_000 });
+  const { rows } = await pool.query("SELECT name, encode(state, 'hex') AS state, extract(epoch FROM expires_at - now()) AS ttl FROM tidegate WHERE name LIKE 'tg1:rows%'");
+  assert.deepEqual(rows.map(({ name, state }) => [name, state]), [["tg1:rows:tb1000:ip:192.0.2.1", "14e80300000000000000505c18a3010000"]]);
+  // A tenth of a second, and the slack of other hosts' clocks.
+  assert.ok(rows[0].ttl > 9 && rows[0].ttl <= 10.1, rows[0].ttl);
+});
+
+/** A process that waits for a line, and then checks a key so often at once. */
+function burst(policy, count, url = server.url) {
+  const code = `
+    import { Tidegate } from "@tidegate/edge/postgres";
+    import pg from "pg";
+    const pool = new pg.Pool({ connectionString: ${JSON.stringify(url)}, max: 5 });
+    const tidegate = new Tidegate({ client: pool, platform: "direct", failMode: "closed", deadlineMs: 20_000, policy: ${JSON.stringify(policy)} });
+    await pool.query("SELECT 1");
+    console.log("ready");
+    process.stdin.once("data", async () => {
+      const verdicts = await Promise.all(Array.from({ length: ${count} }, () => tidegate.limit("user:1")));
+      console.log(JSON.stringify(verdicts.map(({ outcome, error }) => error?.message ?? outcome)));
+      await pool.end();
+      process.stdin.pause();
+    });`;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", code], { cwd: path.join(import.meta.dirname, ".."), stdio: ["pipe", "pipe", "inherit"] });
+  let said = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => (said += text));
+  return {
+    ready: async () => {
+      while (!said.includes("ready")) await once(child.stdout, "data");
+    },
+    go: async () => {
+      child.stdin.write("go\n");
+      await once(child, "exit");
+      return JSON.parse(said.slice(said.indexOf("[")));
+    },
+  };
+}
+
+test("500 requests at once of five processes admit exactly the limit", async () => {
+  const policy = policyOf(137);
+  const bursts = times(5, () => burst(policy, 100));
+  await Promise.all(bursts.map(({ ready }) => ready()));
+  const all = (await Promise.all(bursts.map(({ go }) => go()))).flat();
+  const counts = {};
+  for (const one of all) counts[one] = (counts[one] ?? 0) + 1;
+  assert.deepEqual(counts, { allowed: 137, denied: 363 });
+});
+
+for (const isolation of ["repeatable read", "serializable"]) {
+  test(`isolation ${isolation}, at which a lost swap is an error`, async () => {
+    const own = new pg.Pool({ connectionString: server.url, max: 20, options: `-c default_transaction_isolation=${isolation.replace(" ", "\\ ")}` });
+    const policy = policyOf(50);
+    const limiters = times(20, () => on(own, policy, { deadlineMs: 20_000 }));
+    assert.deepEqual(outcomes(await Promise.all(times(200, (nth) => limiters[nth % 20].limit("user:1")))), { allowed: 50, denied: 150 });
+    await own.end();
+  });
+}
+
+test("an expired row is as if it were not there, and is removed", async () => {
+  const policy = { name: "expired", quotas: [{ fixedWindow: { limit: 2, windowMs: 1_000 } }] };
+  const tidegate = on(pool, policy, { remember: false });
+  const now = 1_800_000_000_000;
+  const verdict = () => tidegate.limit("user:1", { now });
+  assert.deepEqual(outcomes([await verdict(), await verdict(), await verdict()]), { allowed: 2, denied: 1 });
+  await pool.query("UPDATE tidegate SET expires_at = now() - interval '1 ms' WHERE name LIKE 'tg1:expired%'");
+  // At this virtual time, the state would deny.
+  assert.deepEqual(outcomes([await verdict(), await verdict(), await verdict()]), { allowed: 2, denied: 1 });
+  await pool.query("UPDATE tidegate SET expires_at = now() - interval '1 ms' WHERE name LIKE 'tg1:expired%'");
+  assert.equal(await removeExpired(pool), 1);
+  assert.equal(await removeExpired(pool), 0);
+});
+
+test("the rows of keys that are gone are removed without a call", async () => {
+  await createTable(pool, { table: "swept" });
+  await pool.query("INSERT INTO swept SELECT 'gone:' || n, '\\x00', now() - interval '1 s' FROM generate_series(1, 20000) AS n");
+  const tidegate = on(pool, policyOf(1_000_000), { table: "swept" });
+  const left = async () => Number((await pool.query("SELECT count(*) FROM swept WHERE name LIKE 'gone:%'")).rows[0].count);
+  for (const until = Date.now() + 60_000; (await left()) > 0 && Date.now() < until; ) await Promise.all(times(500, (nth) => tidegate.limit(`user:${nth}`)));
+  assert.equal(await left(), 0);
+  assert.equal(Number((await pool.query("SELECT count(*) FROM swept")).rows[0].count), 500);
+});
+
+test("a missing table says what creates it, and what it says does", async () => {
+  const tidegate = on(pool, policyOf(1), { table: "public.limits" });
+  const { allowed, error } = await tidegate.limit("user:1");
+  assert.deepEqual([allowed, error.kind], [false, "refused"]);
+  const [, creates] = /\n\n(CREATE TABLE IF NOT EXISTS public\.limits \(.*?\);)\n/s.exec(error.message);
+  await pool.query(creates);
+  assert.equal((await tidegate.limit("user:1")).outcome, "allowed");
+  await assert.rejects(async () => createTable(pool, { table: "drop table x" }), { kind: "invalid", field: "table" });
+});
+
+test("a pool without a free connection, and the statements' own timeouts, are contended and never open", async () => {
+  const policy = policyOf(10);
+  const small = new pg.Pool({ connectionString: server.url, max: 1, connectionTimeoutMillis: 100 });
+  const held = await small.connect();
+  const crowded = await on(small, policy).limit("user:1");
+  assert.deepEqual([crowded.allowed, crowded.error.kind], [false, "contended"], crowded.error.message);
+  held.release();
+  assert.equal((await on(small, policy).limit("user:1")).outcome, "allowed");
+  await small.end();
+  const [holder, impatient] = [await pool.connect(), new pg.Pool({ connectionString: server.url, statement_timeout: 100 })];
+  await holder.query("BEGIN");
+  await holder.query("SELECT FROM tidegate WHERE name LIKE $1 FOR UPDATE", [`tg1:${policy.name}:%`]);
+  const locked = await on(impatient, policy, { remember: false }).limit("user:1");
+  assert.deepEqual([locked.allowed, locked.error.kind], [false, "contended"], locked.error.message);
+  assert.match(locked.error.message, /57014/);
+  await holder.query("ROLLBACK");
+  holder.release();
+  await impatient.end();
+});
+
+test("no password is in an error", async () => {
+  const { port } = new URL(server.url);
+  await pool.query("CREATE ROLE weak LOGIN PASSWORD 'hunter2'");
+  const wrong = [
+    new pg.Pool({ connectionString: `postgres://tests:hunter2@127.0.0.1:${port}/missing` }),
+    new pg.Pool({ connectionString: `postgres://weak:hunter2@127.0.0.1:${port}/postgres` }),
+    new pg.Pool({ connectionString: "postgres://tests:hunter2@127.0.0.1:1/postgres" }),
+    { query: async () => { throw new Error("fetch failed: postgres://tests:hunter2@db.example/neon"); } },
+    { query: async () => { throw new Error("failed", { cause: new Error("postgres://tests:hunter2@db.example/neon") }); } },
+  ];
+  const kinds = [];
+  for (const client of wrong) {
+    const { error } = await on(client, policyOf(1)).limit("user:1");
+    assert.doesNotMatch(error.message + error.stack, /hunter2/);
+    kinds.push(error.kind);
+    await client.end?.();
+  }
+  assert.deepEqual(kinds, ["refused", "refused", "unavailable", "unavailable", "unavailable"]);
+});
+
+test("what answers nonsense is refused or corrupt, and never opens", async () => {
+  for (const [answer, kind] of [[undefined, "refused"], [{ rows: "x" }, "refused"], [{ rows: [{ written: 0, state: 7 }] }, "corrupt"], [{ rows: [{ written: 0, state: "xyz" }] }, "corrupt"], [[{ written: 0, state: "00" }], "corrupt"]]) {
+    const { allowed, error } = await on({ query: async () => answer }, policyOf(1)).limit("user:1");
+    assert.deepEqual([allowed, error?.kind], [false, kind], JSON.stringify(answer));
+  }
+  assert.throws(() => on({}, policyOf(1)), /^TidegateError: client: not a client of PostgreSQL; write new Pool\(\) of pg, or anything with query\(text, values\)$/);
+});
+
+test("drivers that return rows alone work, as Neon's does", async () => {
+  const client = { query: async (text, values) => (await pool.query(text, values)).rows };
+  const tidegate = on(client, policyOf(1));
+  assert.deepEqual(outcomes([await tidegate.limit("user:1"), await tidegate.limit("user:1")]), { allowed: 1, denied: 1 });
+});
+
+for (const durable of [false, true]) {
+  test(`a server that crashes in a burst ${durable ? "keeps every decision" : "loses at most the last moments"}`, async () => {
+    const policy = policyOf(10_000_000);
+    const tidegate = on(pool, policy, { durable, failMode: "closed", deadlineMs: 1_000 });
+    const verdicts = [];
+    let isOver = false;
+    const clients = times(8, async () => {
+      while (!isOver) {
+        verdicts.push(await tidegate.limit("user:1"));
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    });
+    // So that more than the last moments are there to lose.
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const before = verdicts.filter(({ allowed }) => allowed).length;
+    await server.kill();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await server.restart();
+    for (const until = Date.now() + 10_000; Date.now() < until && !(await tidegate.limit("user:1")).allowed; );
+    isOver = true;
+    await Promise.all(clients);
+    const allowed = verdicts.filter(({ allowed }) => allowed).length;
+    const failed = verdicts.filter(({ error }) => error).length;
+    const used = 10_000_000 - (await on(pool, policy).peek(new Request("https://example.com"), { key: "user:1" })).quotas[0].remaining;
+    assert.ok(before > 100 && failed > 0, `${before} before, ${failed} failed`);
+    assert.ok(verdicts.every(({ error }) => !error || ["unavailable", "timeout", "contended"].includes(error.kind)));
+    // At most each failed one, and the one that found the server again, is charged too.
+    assert.ok(used <= allowed + failed + 300, `${used} used, ${allowed} allowed`);
+    assert.ok(used >= (durable ? allowed : before / 3), `${used} used, ${allowed} allowed, ${before} before`);
+  });
+}
+
+test("a TidegateError of a client's own is what it says", async () => {
+  const client = { query: async () => { throw new TidegateError("contended", "no room"); } };
+  const { error } = await on(client, policyOf(1)).limit("user:1");
+  assert.deepEqual([error.kind, error.message], ["contended", "postgres: no room"]);
+});
