@@ -223,6 +223,8 @@ pub trait LimiterExt: Limiter {
             // Where the balance is stored depends on the key of a group.
             let own = own.filter(|own| policy.group().is_none_or(|group| group.name() == own.dimensions()[0].name()));
             let Some(own) = own else { return self.apply(Operation::Grant(grant)).await?.decision() };
+            // Units that no check by the whole policy could spend are not granted.
+            self.capabilities().supports_policy(policy)?;
             let keys = Keys::from(grant.keys.of(&own.dimensions()[0])?);
             self.apply(Operation::Grant(Grant { policy: &own, keys, ..grant })).await?.decision()
         }
