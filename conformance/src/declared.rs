@@ -87,7 +87,7 @@ impl Declared {
     /// let declared = Declared::from_json(r#"{
     ///     "accuracy": "approximate", "ceiling": "limit", "grace": 1, "floor": { "held": 10, "within_ms": 2000 },
     ///     "algorithms": ["fixed_window", "token_bucket"], "max_quotas": 1, "dimensions": "one", "costs": true,
-    ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "block": false, "idempotency": false,
+    ///     "charge_denied": false, "peek": true, "refund": false, "reset": false, "block": false, "grant": false, "idempotency": false,
     ///     "round_trips": 2, "forgets_on_virtual_time": false, "gate": true
     /// }"#)?;
     /// let accuracy = declared.capabilities.accuracy.to_string();
@@ -122,6 +122,7 @@ struct File {
     refund: Option<bool>,
     reset: Option<bool>,
     block: Option<bool>,
+    grant: Option<bool>,
     idempotency: Option<bool>,
     round_trips: Option<u32>,
     #[serde(default)]
@@ -183,6 +184,7 @@ impl File {
         capabilities.refund = self.refund.unwrap_or(capabilities.refund);
         capabilities.reset = self.reset.unwrap_or(capabilities.reset);
         capabilities.block = self.block.unwrap_or(capabilities.block);
+        capabilities.grant = self.grant.unwrap_or(capabilities.grant);
         capabilities.idempotency = self.idempotency.unwrap_or(capabilities.idempotency);
         capabilities.round_trips = self.round_trips.unwrap_or(capabilities.round_trips);
         Ok(declared)

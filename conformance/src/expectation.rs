@@ -72,6 +72,7 @@ fn of_step(expect: &Expect, answers: &[Answered]) -> Vec<String> {
     compare("never_admissible", expect.never_admissible, count(Outcome::NeverAdmissible));
     compare("remaining", expect.remaining, bindings().filter_map(|quota| quota.remaining).min());
     compare("reset_after_ms", expect.reset_after_ms, bindings().filter_map(|quota| quota.reset_after_ms).max());
+    compare("from_balance", expect.from_balance, decisions.iter().map(|decision| decision.from_balance).max());
     compare("replayed", expect.replayed, Some(decisions.iter().filter(|decision| decision.replayed).count() as u64));
     compare("delay_ms", expect.delay_ms, having(Outcome::Allowed).map(|decision| decision.delay_ms).max());
     if expect.retry_after_ms.is_some() {

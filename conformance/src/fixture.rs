@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{ErrorKind, Policy, Rule, UnixMillis};
+use tidegate_core::{ErrorKind, Grant, Policy, Rule, UnixMillis};
 use tidegate_guest_protocol::{Arrival, Source};
 
 use crate::json;
@@ -95,7 +95,7 @@ pub struct Step {
     /// The key of each dimension, by its name. In place of `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<BTreeMap<String, String>>,
-    /// The cost of each request, the units to refund, or the actual cost of a charge.
+    /// The cost of each request, the units to refund or to grant, or the actual cost of a charge.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cost: u64,
     /// The location at which the requests arrive.
@@ -107,14 +107,17 @@ pub struct Step {
     /// For a refund: when the cost was charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<i64>,
+    /// For a grant: when its units expire. Without it, they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<i64>,
     /// For a block: how long it is. 0 ends one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_ms: Option<u64>,
     /// The idempotency token. All requests of the burst share it, unless it has `{n}`, which stands for the number of the request
-    /// in the burst, from 1. For a settlement or a release: the token of the charge.
+    /// in the burst, from 1. For a settlement or a release: the token of the charge. For a grant: its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The lifetime of the token.
+    /// The lifetime of the token. That of a grant is 90 days by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ttl_ms: Option<u64>,
     /// How to disturb the store during the burst.
@@ -142,6 +145,8 @@ pub enum Op {
     Refund,
     /// Block the key, or end its block.
     Block,
+    /// Add units to the balance.
+    Grant,
     /// Forget the key's counts.
     Reset,
 }
@@ -155,6 +160,7 @@ impl fmt::Display for Op {
             Self::Release => "release",
             Self::Refund => "refund",
             Self::Block => "block",
+            Self::Grant => "grant",
             Self::Reset => "reset",
         })
     }
@@ -234,6 +240,9 @@ pub struct Expect {
     /// The longest time until the binding quota's reset in any answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
+    /// The most units that the balance paid in any answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_balance: Option<u64>,
     /// The number of answers that repeat an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed: Option<u64>,
@@ -364,10 +373,11 @@ impl Fixture {
     /// Whether a token is used again or settled after it has expired.
     #[must_use]
     pub fn outlives_a_token(&self) -> bool {
-        let mut until: BTreeMap<(String, String), i64> = BTreeMap::new();
+        let mut until: BTreeMap<(String, String, bool), i64> = BTreeMap::new();
         self.steps_with_policy().any(|(_, step, policy)| {
             step.tokens().into_iter().any(|token| {
-                let charge = (step.keys_in_words(), token);
+                // A grant and a check may have the same token.
+                let charge = (step.keys_in_words(), token, step.op == Op::Grant);
                 if let Some(ttl_ms) = step.remembered_ms(policy) {
                     until.entry(charge.clone()).or_insert(step.at_ms.saturating_add_unsigned(ttl_ms));
                 }
@@ -430,10 +440,13 @@ impl Step {
     }
 
     /// How long a charge with the step's token is remembered: for the token's lifetime, or as long as its slot may be
-    /// held.
+    /// held. A grant has a token of its own.
     #[must_use]
     pub fn remembered_ms(&self, policy: &Policy) -> Option<u64> {
-        Some(self.token_ttl_ms?.max(longest_slot_ms(policy)))
+        match self.op {
+            Op::Grant => Some(self.token_ttl_ms.unwrap_or(Grant::REMEMBERED.get())),
+            _ => Some(self.token_ttl_ms?.max(longest_slot_ms(policy))),
+        }
     }
 
     /// Whether every answer is expected to be an error, so that the step changes nothing.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, join, select};
 use futures_util::stream::FuturesUnordered;
-use tidegate_core::Policy;
+use tidegate_core::{Grant, Policy};
 use tidegate_guest_protocol::{Answer, Call, Failure, Outcome, Reply, Route, Token};
 
 use crate::fixture::{Disturb, Fixture, Op, Step, has_number, numbered};
@@ -113,7 +113,8 @@ pub(crate) fn bodies(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &s
 fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str, nth: u64) -> Call {
     let own = step.token.as_ref().map(|token| numbered(token, nth));
     let settles = own.clone().filter(|_| matches!(step.op, Op::Settle | Op::Release));
-    let token = own.zip(step.token_ttl_ms);
+    let by_default = (step.op == Op::Grant).then_some(Grant::REMEMBERED.get());
+    let token = own.zip(step.token_ttl_ms.or(by_default));
     let prefixed = |key: &String| format!("{prefix}{key}");
     let keys = step.keys.iter().flatten().map(|(dimension, key)| (dimension.clone(), prefixed(key)));
     Call {
@@ -123,6 +124,7 @@ fn call(fixture: &Fixture, step: &Step, policy: &Policy, prefix: &str, nth: u64)
         cost: step.cost,
         now_ms: fixture.instant(step.at_ms),
         charged_at_ms: step.charged_at_ms.map(|at_ms| fixture.instant(at_ms)),
+        expires_at_ms: step.expires_at_ms.map(|at_ms| fixture.instant(at_ms)),
         block_ms: step.block_ms,
         token: token.map(|(text, ttl_ms)| Token { text, ttl_ms }),
         settles,
@@ -138,6 +140,7 @@ pub(crate) const fn route(op: Op) -> Route {
         Op::Release => Route::Release,
         Op::Refund => Route::Refund,
         Op::Block => Route::Block,
+        Op::Grant => Route::Grant,
         Op::Reset => Route::Reset,
     }
 }

@@ -220,6 +220,7 @@ fn unsupported(limiter: &dyn Declares, declared: &Capabilities, fixture: &Fixtur
             Op::Settle | Op::Release => !declared.idempotency || lacks(declared.supports_policy(policy)),
             Op::Refund => !declared.refund || lacks(declared.supports_policy(policy)),
             Op::Block => !declared.block || lacks(declared.supports_policy(policy)),
+            Op::Grant => !declared.grant || lacks(declared.supports_policy(policy)),
             Op::Reset => !declared.reset || lacks(declared.supports_policy(policy)),
         }
     });

@@ -185,6 +185,7 @@ impl Subject for Mistaken {
                 | Route::Release
                 | Route::Refund
                 | Route::Block
+                | Route::Grant
                 | Route::Reset,
             ) => {
                 let call = Call::from_body(&body).map_err(|error| error.to_string())?;

@@ -32,6 +32,7 @@ export function asks(request, mode = "off") {
 export function suite(make) {
   const limiters = new Map();
   const limiterOf = (policy) => {
+    if (policy.quotas.some(({ algorithm }) => algorithm === "balance")) throw Object.assign(new Error("balances"), { kind: "unsupported" });
     const name = JSON.stringify(policy);
     if (!limiters.has(name)) limiters.set(name, make({ policy: policyOf(policy), platform: "direct", onError: () => undefined }));
     return limiters.get(name);
@@ -73,6 +74,9 @@ export function suite(make) {
       const { key, keys = key } = counted(call);
       await limiterOf(call.policy).block(keys, call.block_ms, { now: call.now_ms });
       return answer("done");
+    },
+    async grant(call) {
+      throw Object.assign(new Error(`grants by the policy ${call.policy.name}`), { kind: "unsupported" });
     },
     async reset(call) {
       const { key, keys = key } = counted(call);

@@ -90,6 +90,7 @@ fn decide(made: &Made, body: &[u8]) -> Result<Answer, String> {
         quotas: Vec::new(),
         retry_after_ms,
         delay_ms: 0,
+        from_balance: 0,
         replayed: false,
     }))
 }

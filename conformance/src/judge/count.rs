@@ -18,7 +18,7 @@ pub(super) struct Count<'a> {
     pub(super) bursts: Vec<Burst<'a>>,
     /// Units refunded since the last burst.
     given_back: u64,
-    /// Whether a charge is settled or the key blocked, so that the counts do not follow from the checks alone.
+    /// Whether a charge is settled, the key blocked or units granted, so that the counts do not follow from the checks alone.
     intervenes: bool,
 }
 
@@ -30,6 +30,20 @@ struct Charge {
     returned_at_ms: Option<u64>,
     /// The units that a settlement can return: none after the first one, and none after the slots have expired.
     cost: u64,
+}
+
+/// A grant, which is made once while its token is remembered. A reset does not undo it.
+struct Grant<'a> {
+    token: (&'a str, String, String),
+    step: &'a Step,
+    until_ms: u64,
+}
+
+impl Grant<'_> {
+    /// Whether the requests of a step may spend its units. A balance has one of their keys.
+    fn is_to(&self, policy: &Policy, step: &Step) -> bool {
+        self.token.0 == policy.id() && self.step.shares_a_key_with(step)
+    }
 }
 
 /// The checks of one step.
@@ -61,6 +75,8 @@ pub(super) struct Burst<'a> {
     pub(super) failed: u64,
     /// Units refunded since the previous burst.
     pub(super) given_back: u64,
+    /// Units granted to the balance so far.
+    pub(super) granted: u64,
 }
 
 impl Burst<'_> {
@@ -76,6 +92,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
     let mut counts: Vec<Count<'a>> = Vec::new();
     let mut current: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut charges: BTreeMap<(&str, String, String), Charge> = BTreeMap::new();
+    let mut grants: Vec<Grant<'_>> = Vec::new();
     let (mut evictions, mut kills, mut life) = (0, 0, 0);
     for (place, step, policy) in fixture.steps_with_policy() {
         evictions += u64::from(step.disturb == Some(Disturb::Evict));
@@ -101,12 +118,21 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
         }
         let tokens = step.tokens().into_iter().map(|token| (policy.id(), keys.clone(), token));
         match step.op {
-            Op::Check | Op::Settle | Op::Release if step.is_refused() => {}
+            Op::Check | Op::Settle | Op::Release | Op::Grant if step.is_refused() => {}
             Op::Settle | Op::Release => {
                 for token in tokens {
                     let charged = charges.get_mut(&token).map_or(0, |charge| std::mem::take(&mut charge.cost));
                     let actual = if step.op == Op::Settle { step.cost } else { charged };
                     count.given_back = count.given_back.saturating_add(charged.saturating_sub(actual));
+                }
+                count.intervenes = true;
+            }
+            Op::Grant => {
+                let until_ms = now_ms.saturating_add(step.remembered_ms(policy).unwrap_or_default());
+                for token in tokens {
+                    if !grants.iter().any(|grant| grant.token == token && now_ms < grant.until_ms) {
+                        grants.push(Grant { token, step, until_ms });
+                    }
                 }
                 count.intervenes = true;
             }
@@ -144,6 +170,7 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
                     failed: found.steps[place].iter().filter(|one| one.error().is_some()).count() as u64,
                     aborted: found.steps[place].iter().filter(|one| one.error() == Some(ABORTED)).count() as u64,
                     given_back: std::mem::take(&mut count.given_back),
+                    granted: grants.iter().filter(|grant| grant.is_to(policy, step)).map(|grant| grant.step.cost).sum(),
                 });
             }
             Op::Peek | Op::Reset => {}

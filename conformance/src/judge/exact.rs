@@ -98,6 +98,9 @@ fn in_words(answer: &Seen) -> String {
     if decision.delay_ms > 0 {
         let _ = write!(out, "; delay {} ms", decision.delay_ms);
     }
+    if decision.from_balance > 0 {
+        let _ = write!(out, "; {} from the balance", decision.from_balance);
+    }
     if decision.replayed {
         out.push_str("; an earlier answer");
     }

@@ -34,6 +34,8 @@ pub(super) struct Stretch<'a> {
     given_back: u64,
     /// Units refunded before the first burst.
     given_back_before: u64,
+    /// Units granted to a balance before the last burst, the first grant of all included.
+    granted: u64,
 }
 
 /// A location, with the evictions before and which of the borrowers there it is, and a window of a quota under one policy by a clock that does not step back. A
@@ -70,6 +72,7 @@ impl<'a> Stretch<'a> {
         self.exact = self.exact.saturating_add(burst.exact.min(burst.chargeable).saturating_mul(burst.cost));
         self.given_back = self.given_back.saturating_add(self.given_back_before);
         self.given_back_before = burst.given_back;
+        self.granted = self.granted.max(burst.granted);
     }
 
     pub(super) fn interval(&self) -> (UnixMillis, UnixMillis) {
@@ -99,7 +102,8 @@ impl<'a> Stretch<'a> {
         let quotas = 0..self.policies.first().map_or(0, |policy| policy.quotas().len());
         let least = |place: usize| self.policies.iter().map(|policy| policy.quotas()[place].rule().limit()).min();
         let ceilings = quotas.map(|place| {
-            let load = self.load_of_all(self.maximum(place), least(place).unwrap_or(0), isolates);
+            let maximum = self.maximum(place).saturating_add(self.covered_with(place));
+            let load = self.load_of_all(maximum, least(place).unwrap_or(0), isolates);
             // Of the locations, each window has its own.
             let Drift { grace, .. } = accuracy.drift();
             let without = accuracy.ceiling(load).saturating_sub(grace.saturating_mul(load.locations));
@@ -114,11 +118,27 @@ impl<'a> Stretch<'a> {
         quotas.map(|quota| quota.rule().limit()).min().unwrap_or(0)
     }
 
-    /// The most units that an exact limiter admits by one quota. If the quota's numbers changed, the largest of each
+    /// The most units that another quota admits beside the one at `place`, because one of the two is a balance that covers the other.
+    fn covered_with(&self, place: usize) -> u64 {
+        let covers = |place: usize| {
+            let balance = |policy: &&Policy| matches!(policy.quotas().get(place).map(Quota::rule), Some(Rule::Balance(rule)) if rule.covers());
+            self.policies.iter().any(balance)
+        };
+        match place {
+            _ if covers(place + 1) => self.maximum(place + 1),
+            1.. if covers(place) => self.maximum(place - 1),
+            _ => 0,
+        }
+    }
+
+    /// The most units that an exact limiter admits by one quota. A balance admits what was granted. If the quota's numbers changed, the largest of each
     /// counts.
     fn maximum(&self, place: usize) -> u64 {
         let (first, last) = self.interval();
         let rules = || self.policies.iter().map(|policy| policy.quotas()[place].rule());
+        if rules().any(|rule| matches!(rule, Rule::Balance(_))) {
+            return self.granted;
+        }
         let at_once = rules().map(|rule| rule.limit()).max().unwrap_or(0);
         let quotas = || self.policies.iter().map(|policy| &policy.quotas()[place]);
         let in_time = quotas().map(|quota| most(quota, first, last) - quota.rule().limit()).max().unwrap_or(0);

@@ -1,6 +1,7 @@
 //! Limiters that count wrongly.
 
 mod aborted;
+mod credits;
 mod fault;
 mod rows;
 mod state;
@@ -116,6 +117,7 @@ impl Bench {
                 self.change(&place, call, |kept| self.block(kept, call));
                 Reply::new(200, &Answer::Done)
             }
+            Route::Grant => reply(&self.change(&place, call, |kept| kept.grant(self.fault, call))),
             _ => {
                 self.reset(&place, call);
                 Reply::new(200, &Answer::Done)
@@ -193,7 +195,8 @@ impl Bench {
             if first.status == Outcome::Allowed && call.cost > 0 {
                 let ttl_ms = token.ttl_ms.max(longest_slot_ms(&call.policy));
                 let (until_ms, at) = (call.now_ms + ttl_ms, UnixMillis::new(call.now_ms));
-                let charge = Remembered { until_ms, at, cost: call.cost, first: first.clone(), is_settled: false };
+                let (first, paid) = (first.clone(), kept.paid.clone());
+                let charge = Remembered { until_ms, at, cost: call.cost, paid, first, is_settled: false };
                 kept.charges.insert(token.text.clone(), charge);
             }
             return Ok(first);
@@ -221,7 +224,7 @@ impl Bench {
             }
             return Err(Error::unknown_charge());
         };
-        let replayed = charge.is_settled;
+        let (replayed, paid) = (charge.is_settled, charge.paid.clone());
         let charge_id = if call.policy.has_slots() { ChargeId::of(token) } else { ChargeId::NONE };
         let (actual, charged) =
             (actual.unwrap_or(charge.cost), Charge { id: charge_id, at: charge.at, cost: charge.cost });
@@ -230,7 +233,8 @@ impl Bench {
             kept.charges.remove(token);
         }
         if !replayed || self.fault == Fault::SettlesTwice {
-            kept.correct(self.fault, &call.policy, charged, now, actual);
+            let paid = credits::payers(self.fault, &paid, charged.cost, actual);
+            kept.correct(self.fault, &call.policy, charged, &paid, now, actual);
         }
         let standing = Decided::from(&call.policy.peek(&kept.state, now, 0));
         Ok(Decided { replayed: replayed && self.fault != Fault::HidesReplays, ..standing })
@@ -244,10 +248,7 @@ impl Bench {
             Some(token) if policy.has_slots() => ChargeId::of(&token.text),
             _ => ChargeId::NONE,
         };
-        let plain = |kept: &mut Kept, policy: &Policy| {
-            let decision = policy.decide_as(&mut kept.state, now, cost, id);
-            Decided::from(&decision)
-        };
+        let plain = |kept: &mut Kept, policy: &Policy| kept.decide(policy, now, cost, id);
         let mut decided = match self.fault {
             Fault::ChargesTheOthers => kept.apart(&policy::alone(policy), now, cost, id),
             Fault::ChargesTenantOnUsersDenial => kept.apart(&policy::by_dimension(policy), now, cost, id),
@@ -285,6 +286,7 @@ impl Bench {
                 let decided = plain(kept, policy);
                 kept.with_credit(decided, cost)
             }
+            fault if policy.has_balance() => kept.spend(fault, policy, now, cost, id),
             _ => plain(kept, policy),
         };
         self.misreport(kept, call, &mut decided);
@@ -375,7 +377,7 @@ impl Bench {
         self.rows.borrow_mut().remove(place, &call.policy);
         let mut kept = self.kept.borrow_mut();
         if let Some(kept) = kept.get_mut(&place.name) {
-            kept.reset(call);
+            kept.reset(self.fault, call);
         }
         if let (Fault::GlobReset, Some((start, _))) = (self.fault, call.key.split_once('*')) {
             let start = format!("tg1:{}:{start}", call.policy.id());

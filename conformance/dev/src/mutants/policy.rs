@@ -99,9 +99,10 @@ pub(super) fn by_dimension(policy: &Policy) -> Vec<Policy> {
     parts.collect::<Result<_, _>>().unwrap_or_else(|_| vec![policy.clone()])
 }
 
-/// Returns a policy for each quota. A penalty cannot be apart from the quotas whose denials it counts.
+/// Returns a policy for each quota. A penalty cannot be apart from the quotas whose denials it counts, nor a balance from the quota that
+/// it covers.
 pub(super) fn alone(policy: &Policy) -> Vec<Policy> {
-    if policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_))) {
+    if policy.quotas().iter().any(|quota| matches!(quota.rule(), Rule::Penalty(_) | Rule::Balance(_))) {
         return vec![policy.clone()];
     }
     let one = |quota: &Quota| Policy::new(policy.name(), [quota.clone()]).unwrap_or_else(|_| policy.clone());

@@ -67,8 +67,8 @@ fn reset_relative(reply: &mut Reply) {
 fn error_as_admission(reply: &mut Reply) {
     if let Ok(Answer::Error(_)) = Answer::from_body(&reply.body) {
         let quotas = vec![Counted { limit: 1, remaining: None, reset_after_ms: None }];
-        let (status, retry_after_ms) = (Outcome::Allowed, None);
-        let admitted = Decided { status, binding: 0, quotas, retry_after_ms, delay_ms: 0, replayed: false };
+        let (status, retry_after_ms, delay_ms, from_balance, replayed) = (Outcome::Allowed, None, 0, 0, false);
+        let admitted = Decided { status, binding: 0, quotas, retry_after_ms, delay_ms, from_balance, replayed };
         *reply = Reply::new(200, &Answer::Decision(admitted));
     }
 }

@@ -168,7 +168,16 @@ mod tests {
 
     fn decided(status: Outcome, retry_after_ms: Option<u64>) -> Answered {
         let quotas = Vec::new();
-        answer(Answer::Decision(Decided { status, binding: 0, quotas, retry_after_ms, delay_ms: 0, replayed: false }))
+        let (delay_ms, from_balance, replayed) = (0, 0, false);
+        answer(Answer::Decision(Decided {
+            status,
+            binding: 0,
+            quotas,
+            retry_after_ms,
+            delay_ms,
+            from_balance,
+            replayed,
+        }))
     }
 
     fn waits_of(told: &[Option<u64>]) -> Waits {

@@ -3,7 +3,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Block, Check, Keys, Millis, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Grant, Keys, Millis, Policy, Refund, Settle, UnixMillis};
 
 /// One operation on a limiter, with its arguments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Call {
     /// The key of each dimension, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
-    /// The cost, the units to refund, or the actual cost of a charge.
+    /// The cost, the units to refund or to grant, or the actual cost of a charge.
     #[serde(default = "one")]
     pub cost: u64,
     /// The virtual time.
@@ -25,10 +25,13 @@ pub struct Call {
     /// For a refund: when the cost was charged. The default is the virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_at_ms: Option<u64>,
+    /// For a grant: when its units expire. Without it, they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<u64>,
     /// For a block: how long it is. 0 ends one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_ms: Option<u64>,
-    /// For a check: the token that identifies retries of the same check.
+    /// For a check or a grant: the token that identifies retries of the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
     /// For a settlement or a release: the token of the charge.
@@ -86,6 +89,15 @@ impl Call {
     pub fn block<'a>(&'a self, keys: Keys<'a>) -> Option<Block<'a>> {
         let span = Millis::new(self.block_ms?);
         Some(Block::new(&self.policy, keys, span, UnixMillis::new(self.now_ms)))
+    }
+
+    /// Builds the grant, if the call has its token.
+    #[must_use]
+    pub fn grant<'a>(&'a self, keys: Keys<'a>) -> Option<Grant<'a>> {
+        let Token { text, ttl_ms } = self.token.as_ref()?;
+        let grant = Grant::new(&self.policy, keys, self.cost, text, UnixMillis::new(self.now_ms));
+        let expires = self.expires_at_ms.map_or(UnixMillis::MAX, UnixMillis::new);
+        Some(grant.remembered_for(Millis::new(*ttl_ms)).expires(expires))
     }
 
     /// Builds the settlement, if the call names a charge.

@@ -10,7 +10,7 @@ use crate::{Identified, Judged};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The answer to a check, a peek or a settlement.
+    /// The answer to a check, a peek, a settlement or a grant.
     Decision(Decided),
     /// The answer to a refund, a block or a reset.
     Done,
@@ -47,7 +47,10 @@ pub struct Decided {
     pub retry_after_ms: Option<u64>,
     /// How long to delay an admitted request.
     pub delay_ms: u64,
-    /// Whether this repeats an earlier answer, and nothing was charged or returned again.
+    /// What a balance paid of an admitted request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub from_balance: u64,
+    /// Whether this repeats an earlier answer, and nothing was charged, returned or granted again.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub replayed: bool,
 }
@@ -110,6 +113,9 @@ pub struct Able {
     /// Whether it supports blocks. A guest that does not know them leaves this out.
     #[serde(default)]
     pub block: bool,
+    /// Whether it supports balances, and grants to them. A guest that does not know them leaves this out.
+    #[serde(default)]
+    pub grant: bool,
     /// Whether it supports idempotency tokens, and settlements of what was charged with them.
     pub idempotency: bool,
     /// The usual number of round trips to the store per decision.
@@ -129,6 +135,7 @@ impl From<&Decision> for Decided {
             quotas: counted.collect(),
             retry_after_ms: decision.retry_after().map(Millis::get),
             delay_ms: decision.delay().get(),
+            from_balance: decision.from_balance(),
             replayed: decision.is_replay(),
         }
     }
@@ -164,8 +171,14 @@ impl From<&Capabilities> for Able {
             refund: able.refund,
             reset: able.reset,
             block: able.block,
+            grant: able.grant,
             idempotency: able.idempotency,
             round_trips: able.round_trips,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

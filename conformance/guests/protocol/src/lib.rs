@@ -6,8 +6,8 @@
 //!
 //! | route | body | answer |
 //! |-|-|-|
-//! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle`, `/_tidegate/release` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
-//! | `/_tidegate/refund`, `/_tidegate/reset` | [`Call`] | `"done"` |
+//! | `/_tidegate/check`, `/_tidegate/peek`, `/_tidegate/settle`, `/_tidegate/release`, `/_tidegate/grant` | [`Call`] | `{"decision": …}`, 200 or 429, with the response fields |
+//! | `/_tidegate/refund`, `/_tidegate/block`, `/_tidegate/reset` | [`Call`] | `"done"` |
 //! | `/_tidegate/gate` | [`Gated`] | `{"verdict": …}`, 200 or the status and the fields that the gate sends |
 //! | `/_tidegate/identify` | [`Arrival`] | `{"identity": …}` |
 //! | `/_tidegate/capabilities` | nothing | `{"capabilities": …}` |
@@ -68,6 +68,8 @@ pub enum Route {
     Refund,
     /// [`LimiterExt::block`].
     Block,
+    /// [`LimiterExt::grant`].
+    Grant,
     /// [`LimiterExt::reset`].
     Reset,
     /// [`Gate::check`](tidegate_core::gate::Gate::check) on a gate with the rules of the request.
@@ -80,13 +82,14 @@ pub enum Route {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Check,
         Self::Peek,
         Self::Settle,
         Self::Release,
         Self::Refund,
         Self::Block,
+        Self::Grant,
         Self::Reset,
         Self::Gate,
         Self::Identify,
@@ -103,6 +106,7 @@ impl Route {
             Self::Release => "/_tidegate/release",
             Self::Refund => "/_tidegate/refund",
             Self::Block => "/_tidegate/block",
+            Self::Grant => "/_tidegate/grant",
             Self::Reset => "/_tidegate/reset",
             Self::Gate => "/_tidegate/gate",
             Self::Identify => "/_tidegate/identify",
@@ -207,6 +211,10 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
                 None => Reply::unreadable("block_ms: missing; write how long the block is, 0 to end one".to_string()),
             };
         }
+        Route::Grant => match call.grant(keys) {
+            Some(grant) => limiter.grant(grant).await,
+            None => return Reply::unreadable("token: missing; write one that is unique to the grant".to_string()),
+        },
         _ => return Reply::done(limiter.reset(&call.policy, keys).await),
     };
     match decided {

@@ -13,7 +13,7 @@ use tidegate_conformance::fixture::{Disturb, Fixture, Step};
 use tidegate_conformance::operation::{Operation, Operations};
 use tidegate_conformance::report::{Cause, Emulator};
 use tidegate_core::store::lending_capabilities;
-use tidegate_core::{Capabilities, Dimensions, Millis, Policy};
+use tidegate_core::{Capabilities, Millis, Policy};
 use tokio::process::Command;
 
 pub use self::host::Host;
@@ -37,7 +37,7 @@ pub(super) const DURABLE_OBJECT: Cloudflare = Cloudflare {
     about: "Durable Objects on workerd, called from three isolates",
     guest: Guest::Rust,
     route: "do",
-    capabilities: Capabilities::EXACT.dimensions(Dimensions::Grouped),
+    capabilities: tidegate_cloudflare::durable_objects::CAPABILITIES,
     counts: Counts::Together,
 };
 
@@ -65,6 +65,7 @@ pub(super) const JS_OBJECT: Cloudflare = Cloudflare {
     name: "js-durable-object",
     about: "the npm package's Durable Objects on workerd, called from three isolates",
     guest: Guest::JavaScript,
+    capabilities: tidegate_cloudflare::durable_objects::CAPABILITIES.grant(false),
     ..DURABLE_OBJECT
 };
 

@@ -80,7 +80,7 @@ pub(super) struct Redis {
 impl Declares for Redis {
     fn declared(&self) -> Declared {
         let dimensions = if self.nodes > 1 { Dimensions::Grouped } else { Dimensions::Any };
-        let exact = Capabilities::EXACT.dimensions(dimensions);
+        let exact = Capabilities::EXACT.dimensions(dimensions).grant(true);
         let capabilities = match (&self.lends, self.fallback_percent) {
             (Some(lease), _) => lending_capabilities(exact, lease),
             (None, 0) => exact,

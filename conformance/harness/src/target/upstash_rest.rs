@@ -56,7 +56,7 @@ pub(super) struct UpstashRest {
 
 impl Declares for UpstashRest {
     fn declared(&self) -> Declared {
-        let exact = Capabilities::EXACT;
+        let exact = Capabilities::EXACT.grant(true);
         Declared::new(self.lends.map_or(exact, |lease| lending_capabilities(exact, &lease)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::algorithm::{BucketState, PenaltyState};
+use tidegate_core::algorithm::{BucketState, Lot, PenaltyState};
 use tidegate_core::{Charge, ChargeId, MAX_CLOCK_SKEW, Millis, Policy, PolicyState, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
@@ -26,6 +26,10 @@ pub(super) struct Kept {
     idle: u64,
     /// The charge of each token.
     pub(super) charges: HashMap<String, Remembered>,
+    /// The lots that paid for the last request.
+    pub(super) paid: Vec<Lot>,
+    /// Until when the token of a grant is remembered, and its units.
+    pub(super) grants: HashMap<String, (u64, u64)>,
 }
 
 /// A charge under a token.
@@ -34,6 +38,8 @@ pub(super) struct Remembered {
     pub(super) until_ms: u64,
     pub(super) at: UnixMillis,
     pub(super) cost: u64,
+    /// The lots that paid the balance's part.
+    pub(super) paid: Vec<Lot>,
     /// The answer to the check that made the charge.
     pub(super) first: Decided,
     pub(super) is_settled: bool,
@@ -50,12 +56,20 @@ impl Kept {
             blocked_until: UnixMillis::new(0),
             idle: 0,
             charges: HashMap::new(),
+            paid: Vec::new(),
+            grants: HashMap::new(),
         }
     }
 
-    /// Forgets the counts, but not what was charged under tokens.
-    pub(super) fn reset(&mut self, call: &Call) {
-        *self = Self { charges: std::mem::take(&mut self.charges), ..Self::new(call) };
+    /// Forgets the counts, but neither what was charged or granted under tokens nor a balance.
+    pub(super) fn reset(&mut self, fault: Fault, call: &Call) {
+        let (charges, grants) = (std::mem::take(&mut self.charges), std::mem::take(&mut self.grants));
+        let mut state = self.state.clone();
+        call.policy.reset(&mut state);
+        *self = Self { charges, grants, ..Self::new(call) };
+        if fault != Fault::ResetsBalance {
+            self.state = state;
+        }
     }
 
     /// Applies the faults that change the state before a decision, and returns the instant of the decision.
@@ -174,23 +188,31 @@ impl Kept {
     }
 
     /// Corrects a charge, with the fault.
-    pub(super) fn correct(&mut self, fault: Fault, policy: &Policy, charge: Charge, now: UnixMillis, cost: u64) {
+    pub(super) fn correct(
+        &mut self,
+        fault: Fault,
+        policy: &Policy,
+        charge: Charge,
+        paid: &[Lot],
+        now: UnixMillis,
+        cost: u64,
+    ) {
         let (state, charged) = (&mut self.state, charge.cost);
         match fault {
-            Fault::ForgetsDebt => policy.settle(state, &charge, now, cost.min(charged)),
+            Fault::ForgetsDebt => policy.settle_paid(state, &charge, paid, now, cost.min(charged)),
             Fault::CapsDebt if cost > charged => {
                 let most = limits(policy).into_iter().min().unwrap_or(0);
                 let _denied = policy.clone().charge_denied(true).decide(state, now, (cost - charged).min(most));
             }
-            Fault::ReturnsReplenished => policy.settle(state, &Charge { at: now, ..charge }, now, cost),
+            Fault::ReturnsReplenished => policy.settle_paid(state, &Charge { at: now, ..charge }, paid, now, cost),
             Fault::FreesAnotherHoldersSlot => {
                 let held = slots(state);
-                policy.settle(state, &charge, now, cost);
+                policy.settle_paid(state, &charge, paid, now, cost);
                 if slots(state) == held {
                     *state = PolicyState::from_parts(state.parts().iter().map(without_oldest).collect());
                 }
             }
-            _ => policy.settle(state, &charge, now, cost),
+            _ => policy.settle_paid(state, &charge, paid, now, cost),
         }
     }
 

@@ -21,7 +21,7 @@ pub(in crate::target) struct SpinRedis;
 
 impl Declares for SpinRedis {
     fn declared(&self) -> Declared {
-        Declared::new(Capabilities::EXACT)
+        Declared::new(Capabilities::EXACT.grant(true))
     }
 
     fn can(&self, disturb: Disturb) -> bool {

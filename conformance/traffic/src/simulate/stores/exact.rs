@@ -43,7 +43,7 @@ impl Exact {
 
 impl Limiter for Exact {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.accuracy(self.accuracy)
+        Capabilities::EXACT.grant(true).accuracy(self.accuracy)
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
