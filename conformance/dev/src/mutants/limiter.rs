@@ -16,6 +16,7 @@ use tidegate_core::algorithm::MAX_UNITS;
 use tidegate_core::{Charge, ChargeId, Error, ErrorKind, MemoryLimiter, Millis, Policy, UnixMillis};
 use tidegate_guest_protocol::{Answer, Call, Decided, Failure, Outcome, Reply, Route};
 
+use self::credits::Grants;
 use self::rows::{Place, Rows};
 use self::state::{Kept, Remembered};
 use super::policy;
@@ -25,6 +26,7 @@ pub(super) struct Bench {
     fault: Fault,
     kept: RefCell<HashMap<String, Kept>>,
     rows: RefCell<Rows>,
+    grants: RefCell<Grants>,
     /// How many more requests the restarting store does not answer.
     down_for: Cell<u32>,
     /// How many more requests are performed without an answer.
@@ -42,6 +44,7 @@ impl Bench {
             fault,
             kept: RefCell::default(),
             rows: RefCell::default(),
+            grants: RefCell::default(),
             down_for: Cell::new(0),
             lost_for: Cell::new(0),
             replay_next: Cell::new(false),
@@ -65,6 +68,7 @@ impl Bench {
     fn forget(&self) {
         self.kept.borrow_mut().clear();
         self.rows.borrow_mut().clear();
+        self.grants.borrow_mut().clear();
     }
 
     /// Returns the error of a store that is down, while it is down.
@@ -117,7 +121,9 @@ impl Bench {
                 self.change(&place, call, |kept| self.block(kept, call));
                 Reply::new(200, &Answer::Done)
             }
-            Route::Grant => reply(&self.change(&place, call, |kept| kept.grant(self.fault, call))),
+            Route::Grant => reply(
+                &self.change(&place, call, |kept| kept.grant(self.fault, call, &mut self.grants.borrow_mut(), &place)),
+            ),
             _ => {
                 self.reset(&place, call);
                 Reply::new(200, &Answer::Done)
@@ -374,10 +380,10 @@ impl Bench {
     }
 
     fn reset(&self, place: &Place, call: &Call) {
-        self.rows.borrow_mut().remove(place, &call.policy);
+        self.rows.borrow_mut().remove(place, &call.policy, self.fault == Fault::ResetsBalance);
         let mut kept = self.kept.borrow_mut();
         if let Some(kept) = kept.get_mut(&place.name) {
-            kept.reset(self.fault, call);
+            kept.reset(call);
         }
         if let (Fault::GlobReset, Some((start, _))) = (self.fault, call.key.split_once('*')) {
             let start = format!("tg1:{}:{start}", call.policy.id());

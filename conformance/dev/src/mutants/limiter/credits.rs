@@ -1,20 +1,33 @@
 //! Grants, and what a limiter does wrongly with a balance.
 
+use std::collections::HashMap;
+
 use tidegate_core::algorithm::{BalanceState, Lot, MAX_UNITS};
 use tidegate_core::{ChargeId, Error, ErrorKind, Millis, Policy, PolicyState, Quota, QuotaState, Rule, UnixMillis};
 use tidegate_guest_protocol::{Call, Decided, Outcome};
 
 use super::Fault;
+use super::rows::Place;
 use super::state::Kept;
 use crate::mutants::policy::limits;
 
+/// Until when a grant is remembered and its units, by the balance's row and the token.
+pub(super) type Grants = HashMap<(String, String), (u64, u64)>;
+
 impl Kept {
     /// Adds units to the balance, once for each token.
-    pub(super) fn grant(&mut self, fault: Fault, call: &Call) -> Result<Decided, Error> {
+    pub(super) fn grant(
+        &mut self,
+        fault: Fault,
+        call: &Call,
+        grants: &mut Grants,
+        place: &Place,
+    ) -> Result<Decided, Error> {
         let (policy, now) = (&call.policy, UnixMillis::new(call.now_ms));
         let token = call.token.as_ref().filter(|token| call.cost > 0 && !token.text.trim().is_empty());
         let token = token.ok_or_else(|| Error::new(ErrorKind::Invalid, "a grant has units and a token"))?;
-        let first = self.grants.get(&token.text).filter(|(until_ms, _)| *until_ms > call.now_ms);
+        let name = (place.of_balance(policy).to_string(), token.text.clone());
+        let first = grants.get(&name).filter(|(until_ms, _)| *until_ms > call.now_ms);
         if let Some((_, units)) = first.filter(|_| fault != Fault::GrantsAgain) {
             if *units != call.cost && fault != Fault::GrantTokenForOtherUnits {
                 return Err(Error::token_reused());
@@ -29,7 +42,7 @@ impl Kept {
         let applied = if fault == Fault::GrantPassesMax { limits(policy, |limit| limit + 100) } else { policy.clone() };
         let expires = call.expires_at_ms.map_or(UnixMillis::MAX, UnixMillis::new);
         applied.grant(&mut self.state, call.cost, expires, now)?;
-        self.grants.insert(token.text.clone(), (call.now_ms + token.ttl_ms, call.cost));
+        grants.insert(name, (call.now_ms + token.ttl_ms, call.cost));
         Ok(self.granted(policy, now))
     }
 

@@ -22,16 +22,21 @@ impl Place {
         let rows = keys.storage_keys(&call.policy)?.rows().to_vec();
         Ok(Self { name: rows.join("\n"), rows })
     }
+
+    /// The name of the balance's row.
+    pub(super) fn of_balance(&self, policy: &Policy) -> &str {
+        policy.balance_row().map_or("", |row| &self.rows[row])
+    }
 }
 
-/// The states of policies with several rows.
+/// The states of policies with several rows, or with a balance, which other policies may have, too.
 #[derive(Default)]
 pub(super) struct Rows(HashMap<String, Vec<QuotaState>>);
 
 impl Rows {
     /// Reads the state that these keys have now, if other keys may have changed it.
     pub(super) fn read(&self, place: &Place, policy: &Policy, state: &mut PolicyState) {
-        if policy.rows().len() == 1 {
+        if policy.rows().len() == 1 && !policy.has_balance() {
             return;
         }
         let unused = policy.initial_state();
@@ -44,7 +49,7 @@ impl Rows {
     }
 
     pub(super) fn write(&mut self, place: &Place, policy: &Policy, state: &PolicyState) {
-        if policy.rows().len() == 1 {
+        if policy.rows().len() == 1 && !policy.has_balance() {
             return;
         }
         for (of, row) in policy.rows().iter().zip(&place.rows) {
@@ -52,10 +57,10 @@ impl Rows {
         }
     }
 
-    /// Makes all unused, but for a balance.
-    pub(super) fn remove(&mut self, place: &Place, policy: &Policy) {
+    /// Makes all unused, but for a balance if it is not `everything`.
+    pub(super) fn remove(&mut self, place: &Place, policy: &Policy, everything: bool) {
         for (nth, row) in place.rows.iter().enumerate() {
-            if policy.balance_row() != Some(nth) {
+            if everything || policy.balance_row() != Some(nth) {
                 self.0.remove(row);
             }
         }

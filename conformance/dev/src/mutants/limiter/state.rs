@@ -28,8 +28,6 @@ pub(super) struct Kept {
     pub(super) charges: HashMap<String, Remembered>,
     /// The lots that paid for the last request.
     pub(super) paid: Vec<Lot>,
-    /// Until when the token of a grant is remembered, and its units.
-    pub(super) grants: HashMap<String, (u64, u64)>,
 }
 
 /// A charge under a token.
@@ -57,19 +55,12 @@ impl Kept {
             idle: 0,
             charges: HashMap::new(),
             paid: Vec::new(),
-            grants: HashMap::new(),
         }
     }
 
-    /// Forgets the counts, but neither what was charged or granted under tokens nor a balance.
-    pub(super) fn reset(&mut self, fault: Fault, call: &Call) {
-        let (charges, grants) = (std::mem::take(&mut self.charges), std::mem::take(&mut self.grants));
-        let mut state = self.state.clone();
-        call.policy.reset(&mut state);
-        *self = Self { charges, grants, ..Self::new(call) };
-        if fault != Fault::ResetsBalance {
-            self.state = state;
-        }
+    /// Forgets the counts, but not what was charged under tokens.
+    pub(super) fn reset(&mut self, call: &Call) {
+        *self = Self { charges: std::mem::take(&mut self.charges), ..Self::new(call) };
     }
 
     /// Applies the faults that change the state before a decision, and returns the instant of the decision.
