@@ -1,7 +1,11 @@
 //! Paths in the form that rules compare: without what servers treat as the same path.
 
+mod parts;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
+
+use self::parts::{Form, Forms, Kind, Parts, escape, normal, stays};
 
 /// The most segments of a rule's path.
 pub(super) const SEGMENTS_MAX: usize = 32;
@@ -29,20 +33,21 @@ pub(super) enum Escapes {
 /// are left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the
 /// beginning is kept.
 pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
-    let mut parts = parts(path, true);
-    for part in &mut parts {
-        let name = part.text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        if name.unwrap_or(&part.text).contains(['{', '}']) {
+    let mut parts = Parts::new(path, true);
+    for (place, text) in parts.texts.iter().enumerate() {
+        let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if name.unwrap_or(text).contains(['{', '}']) {
             return Err("has a brace inside a segment; write {name} for a whole segment, and %7B or %7D for a brace");
         }
         if let Some(name) = name {
-            part.text = format!("{{{}}}", normal(name)).into();
-            part.normal = part.text.clone();
+            let text = Cow::from(format!("{{{}}}", normal(name)));
+            parts.forms.insert(place, Forms { text: text.clone(), normal: text, escaped: None });
         }
     }
-    Ok([Reading::ALL, Reading(Reading::ALL.0 & !ESCAPES)].map(|reading| {
+    let kept = Reading::ALL.kept(&parts);
+    Ok([Form::Normal, Form::Text].map(|form| {
         let mut out = String::with_capacity(path.len() + 1);
-        reading.write(&parts, &mut out);
+        kept.write(&mut parts, form, &mut out);
         out
     }))
 }
@@ -55,28 +60,45 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
         return;
     }
     let path = without_query(path);
-    let all = Reading::needed(path);
     // A client chooses how long the path is, so it is taken apart once, and not for each reading.
-    let (one, other) = (parts(path, false), if all & BACKSLASHES == 0 { Vec::new() } else { parts(path, true) });
+    let mut one = Parts::new(path, false);
+    let mut other = if path.contains('\\') { Some(Parts::new(path, true)) } else { None };
+    let all = Reading::needed(path, other.as_ref().unwrap_or(&one));
     let mut reading = String::with_capacity(path.len() + 1);
+    // A client also chooses which steps change nothing, so equal readings are found once.
+    let mut known: Vec<(u8, Kept)> = Vec::new();
+    let mut found_before: Vec<(usize, u8)> = Vec::new();
     // All subsets, the largest first.
     let mut steps = all;
     loop {
         let has = |step| steps & step != 0;
         if (has(DOTS) || !has(ESCAPED_DOTS)) && !(has(MERGE) && all & !steps & LEADING != 0) {
-            Reading(steps).write(if has(BACKSLASHES) { &other } else { &one }, &mut reading);
-            let has_empty = all & MERGE != 0 && !has(MERGE) && reading.contains("//");
-            // A server may keep what has no escape, or give it one.
-            let escaped = if has(ESCAPES) { None } else { with_escapes(&reading) };
-            let escapes = match (has(ESCAPES), &escaped) {
-                (true, _) => Escapes::Normal,
-                (false, None) => Escapes::Kept,
-                (false, Some(_)) => Escapes::Raw,
-            };
-            if found(&reading, escapes, has_empty)
-                || escaped.is_some_and(|path| found(&path, Escapes::Normal, has_empty))
-            {
-                return;
+            let parts = other.as_mut().filter(|_| has(BACKSLASHES)).unwrap_or(&mut one);
+            // Which segments are kept does not depend on how they are written.
+            let structure = steps & !ESCAPES;
+            let place = known.iter().position(|(steps, _)| *steps == structure).unwrap_or_else(|| {
+                known.push((structure, Reading(structure).kept(parts)));
+                known.len() - 1
+            });
+            let kept = &known[place].1;
+            let same = |(steps, other): &(u8, Kept)| other == kept && (steps ^ structure) & BACKSLASHES == 0;
+            let first = known.iter().position(same).unwrap_or(place);
+            let written = (first, steps & ESCAPES);
+            if !found_before.contains(&written) {
+                found_before.push(written);
+                // A server may keep what has no escape, or give it one.
+                let forms: &[_] = match (has(ESCAPES), kept.needs_escape(parts)) {
+                    (true, _) => &[(Form::Normal, Escapes::Normal)],
+                    (false, false) => &[(Form::Text, Escapes::Kept)],
+                    (false, true) => &[(Form::Text, Escapes::Raw), (Form::Escaped, Escapes::Normal)],
+                };
+                for (form, escapes) in forms {
+                    kept.write(parts, *form, &mut reading);
+                    let has_empty = all & MERGE != 0 && !has(MERGE) && reading.contains("//");
+                    if found(&reading, *escapes, has_empty) {
+                        return;
+                    }
+                }
             }
         }
         if steps == 0 {
@@ -170,7 +192,8 @@ fn is_normal(path: &str) -> bool {
 }
 
 fn without_query(path: &str) -> &str {
-    path.split(['?', '#']).next().unwrap_or_default()
+    let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#'));
+    &path[..end.unwrap_or(path.len())]
 }
 
 /// What a server does with a path before it compares it: a set of the steps below.
@@ -193,8 +216,8 @@ const LEADING: u8 = 32;
 impl Reading {
     const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES);
 
-    /// The steps that may change a path.
-    fn needed(path: &str) -> u8 {
+    /// The steps that may change a path of these parts.
+    fn needed(path: &str, parts: &Parts<'_>) -> u8 {
         let mut steps = 0;
         if path.contains('\\') {
             steps |= BACKSLASHES;
@@ -202,153 +225,113 @@ impl Reading {
         if !path.bytes().all(|byte| stays(byte) || byte == b'\\') {
             steps |= ESCAPES;
         }
-        let separator = ['/', '\\'];
-        let rest = path.strip_prefix(separator).unwrap_or(path);
         let mut has_empty = false;
-        for segment in rest.split(separator) {
-            if segment.is_empty() && !rest.is_empty() {
-                steps |= MERGE;
-                has_empty = true;
-            } else if let Some((_, is_escaped)) = dots(segment) {
+        for kind in &parts.kinds {
+            match Kind::ALL[usize::from(*kind)] {
+                Kind::Text => {}
+                Kind::Empty => has_empty |= parts.kinds.len() > 1,
                 // What remains in front of dots may be empty, and so may what remains after them.
-                steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 };
+                Kind::Dots { is_escaped, .. } => steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 },
             }
         }
         // Dots can bring an empty segment to the start.
-        let may_lead = rest.starts_with(separator) || steps & DOTS != 0;
-        steps | if has_empty && may_lead { LEADING } else { 0 }
+        let may_lead = parts.kinds.first().is_some_and(|kind| *kind == Kind::EMPTY) || steps & DOTS != 0;
+        steps | if has_empty { MERGE } else { 0 } | if has_empty && may_lead { LEADING } else { 0 }
     }
 
     const fn does(self, step: u8) -> bool {
         self.0 & step != 0
     }
 
-    /// Writes the first segments of the path after these steps.
-    fn write(self, parts: &[Part<'_>], out: &mut String) {
-        out.clear();
-        // How many segments there are. Only the first are written.
+    /// What these steps do with a segment.
+    fn act(self, kind: Kind) -> Act {
+        match kind {
+            Kind::Empty if self.does(MERGE) => Act::Nothing,
+            Kind::Empty if self.does(LEADING) => Act::AddUnlessFirst,
+            Kind::Dots { is_escaped, .. } if !self.does(DOTS) || (is_escaped && !self.does(ESCAPED_DOTS)) => Act::Add,
+            Kind::Dots { are_two: true, .. } => Act::Remove,
+            Kind::Dots { .. } => Act::Nothing,
+            Kind::Empty | Kind::Text => Act::Add,
+        }
+    }
+
+    /// The first segments of a path after these steps.
+    fn kept(self, parts: &Parts<'_>) -> Kept {
+        let acts = Kind::ALL.map(|kind| self.act(kind));
+        let mut kept = Kept { places: [EMPTY; KEPT], count: 0 };
+        // How many segments there are. Only the first are kept.
         let mut count = 0;
-        let add = |text: &str, count: &mut usize, out: &mut String| {
-            if *count < KEPT {
-                out.push('/');
-                out.push_str(text);
+        let mut add = |place: u32, count: &mut usize| {
+            if let Some(kept) = kept.places.get_mut(*count) {
+                *kept = place;
             }
             *count += 1;
         };
-        for (place, part) in parts.iter().enumerate() {
-            match part.dots.filter(|(_, is_escaped)| self.does(DOTS) && (!is_escaped || self.does(ESCAPED_DOTS))) {
-                Some((dots, _)) => {
-                    if dots == 2 && count > 0 {
-                        count -= 1;
-                        if count < KEPT {
-                            out.truncate(out.rfind('/').unwrap_or_default());
-                        }
-                    }
-                    // Dots at the end leave a slash there.
-                    if place + 1 == parts.len() && !self.does(MERGE) {
-                        add("", &mut count, out);
-                    }
-                }
-                None if part.text.is_empty() && (self.does(MERGE) || (count == 0 && self.does(LEADING))) => {}
-                None => add(if self.does(ESCAPES) { &part.normal } else { &part.text }, &mut count, out),
+        for (place, kind) in (0..EMPTY).zip(&parts.kinds) {
+            match acts[usize::from(*kind)] {
+                Act::Add => add(place, &mut count),
+                Act::AddUnlessFirst if count > 0 => add(place, &mut count),
+                Act::Remove => count = count.saturating_sub(1),
+                Act::AddUnlessFirst | Act::Nothing => {}
             }
         }
+        // Dots at the end leave a slash there.
+        let last = parts.kinds.last().map(|kind| Kind::ALL[usize::from(*kind)]);
+        let resolves =
+            last.is_some_and(|kind| matches!(kind, Kind::Dots { .. }) && !matches!(self.act(kind), Act::Add));
+        if resolves && !self.does(MERGE) {
+            add(EMPTY, &mut count);
+        }
+        kept.count = count.min(KEPT);
+        kept.places[kept.count..].fill(EMPTY);
+        kept
     }
 }
 
-/// A segment of a path as it arrived.
-struct Part<'a> {
-    text: Cow<'a, str>,
-    /// The text with its escapes in their normal form.
-    normal: Cow<'a, str>,
-    dots: Option<(u8, bool)>,
+/// The segments that a reading keeps, by their places.
+#[derive(PartialEq, Eq)]
+struct Kept {
+    places: [u32; KEPT],
+    count: usize,
 }
 
-/// The segments of a path, without the first separator.
-fn parts<'a>(path: &'a str, takes_backslashes: bool) -> Vec<Part<'a>> {
-    let is_separator = |letter| letter == '/' || (letter == '\\' && takes_backslashes);
-    let part = |text: &'a str| Part { text: text.into(), normal: normal(text), dots: dots(text) };
-    let path = path.strip_prefix(is_separator).unwrap_or(path);
-    let mut parts = Vec::with_capacity(1 + path.bytes().filter(|byte| matches!(byte, b'/' | b'\\')).count());
-    parts.extend(path.split(is_separator).map(part));
-    parts
-}
+/// The place of an empty segment that the path does not have.
+const EMPTY: u32 = u32::MAX;
 
-/// How many dots a segment is, if it is one or two, and whether one is escaped.
-fn dots(segment: &str) -> Option<(u8, bool)> {
-    let (mut rest, mut count, mut is_escaped) = (segment.as_bytes(), 0, false);
-    while let [first, after @ ..] = rest {
-        rest = match (first, after) {
-            (b'.', after) => after,
-            (b'%', [b'2', b'e' | b'E', after @ ..]) => {
-                is_escaped = true;
-                after
-            }
-            _ => return None,
-        };
-        count += 1;
-        if count > 2 {
-            return None;
+impl Kept {
+    /// The places, but those of segments that the path does not have.
+    fn places(&self) -> impl Iterator<Item = Option<usize>> {
+        let places = self.places[..self.count].iter();
+        places.map(|place| usize::try_from(*place).ok().filter(|_| *place != EMPTY))
+    }
+
+    /// Whether a character needs an escape and has none.
+    fn needs_escape(&self, parts: &mut Parts<'_>) -> bool {
+        self.places().flatten().any(|place| parts.forms(place).escaped.is_some())
+    }
+
+    fn write(&self, parts: &mut Parts<'_>, form: Form, out: &mut String) {
+        out.clear();
+        for place in self.places() {
+            out.push('/');
+            let Some(place) = place else { continue };
+            let forms = parts.forms(place);
+            out.push_str(match form {
+                Form::Normal => &forms.normal,
+                Form::Text => &forms.text,
+                Form::Escaped => forms.escaped.as_deref().unwrap_or(&forms.text),
+            });
         }
     }
-    (count > 0).then_some((count, is_escaped))
 }
 
-/// Whether a byte has no escape in the normal form, and is neither a separator nor the start of something else.
-const fn stays(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}')
-}
-
-/// A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is.
-fn normal(segment: &str) -> Cow<'_, str> {
-    if segment.bytes().all(stays) {
-        return Cow::Borrowed(segment);
-    }
-    let mut out = String::with_capacity(segment.len());
-    let mut rest = segment;
-    while let Some(character) = rest.chars().next() {
-        let (bytes, next) = rest.split_at(character.len_utf8());
-        if let Some((byte, next)) = escape(rest) {
-            match byte {
-                _ if stays(byte) && byte != b'/' => out.push(char::from(byte)),
-                _ => _ = write!(out, "%{byte:02X}"),
-            }
-            rest = next;
-            continue;
-        }
-        for byte in bytes.bytes() {
-            match byte {
-                _ if stays(byte) || matches!(byte, b'%' | b'\\') => out.push(char::from(byte)),
-                _ => _ = write!(out, "%{byte:02X}"),
-            }
-        }
-        rest = next;
-    }
-    Cow::Owned(out)
-}
-
-/// A path with an escape for each character that needs one, and with its own escapes as they are. `None` if no character needs one.
-fn with_escapes(path: &str) -> Option<String> {
-    let is_fine = |byte: u8| stays(byte) || matches!(byte, b'%' | b'\\');
-    if path.bytes().all(is_fine) {
-        return None;
-    }
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            _ if is_fine(byte) => out.push(char::from(byte)),
-            _ => _ = write!(out, "%{byte:02X}"),
-        }
-    }
-    Some(out)
-}
-
-/// The byte of the escape with which a text begins, and what follows.
-fn escape(text: &str) -> Option<(u8, &str)> {
-    let (digits, rest) = text.strip_prefix('%')?.split_at_checked(2)?;
-    let mut digits = digits.chars().map(|digit| digit.to_digit(16));
-    let (high, low) = (digits.next()??, digits.next()??);
-    Some((u8::try_from(high << 4 | low).ok()?, rest))
+#[derive(Clone, Copy)]
+enum Act {
+    Add,
+    AddUnlessFirst,
+    /// Removes the segment before.
+    Remove,
+    Nothing,
 }
 
 #[cfg(test)]
@@ -408,7 +391,8 @@ mod tests {
             assert_eq!(found[0], expected[0]);
             assert!(expected.iter().all(|reading| found.iter().any(|known| known == reading)), "{path}: {found:?}");
         }
-        assert_eq!(all("/a\\..//%2e/b%20?").len(), 36);
+        // Of 36, those that keep the same segments in the same form count once.
+        assert_eq!(all("/a\\..//%2e/b%20?").len(), 20);
     }
 
     #[test]

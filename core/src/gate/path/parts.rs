@@ -1,0 +1,169 @@
+//! The segments of a path, and the forms in which each may be written.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The segments of a path, without the first separator.
+pub(super) struct Parts<'a> {
+    pub(super) texts: Vec<&'a str>,
+    /// The place of each one's kind in [`Kind::ALL`].
+    pub(super) kinds: Vec<u8>,
+    /// The forms of those that a reading keeps, by their place: a few of a long path.
+    pub(super) forms: BTreeMap<usize, Forms<'a>>,
+}
+
+/// A segment in each [`Form`].
+pub(super) struct Forms<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) normal: Cow<'a, str>,
+    /// If it is not the text.
+    pub(super) escaped: Option<String>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(path: &'a str, takes_backslashes: bool) -> Self {
+        let is_separator = |byte: u8| byte == b'/' || (byte == b'\\' && takes_backslashes);
+        let mut parts = Self { texts: Vec::new(), kinds: Vec::new(), forms: BTreeMap::new() };
+        let mut start = usize::from(path.bytes().next().is_some_and(is_separator));
+        for end in (start..path.len()).filter(|at| is_separator(path.as_bytes()[*at])).chain([path.len()]) {
+            let text = &path[start..end];
+            parts.texts.push(text);
+            parts.kinds.push(Kind::of(text));
+            start = end + 1;
+        }
+        parts
+    }
+
+    pub(super) fn forms(&mut self, place: usize) -> &Forms<'a> {
+        let text = self.texts.get(place).copied().unwrap_or_default();
+        let forms = || Forms { text: text.into(), normal: normal(text), escaped: with_escapes(text) };
+        self.forms.entry(place).or_insert_with(forms)
+    }
+}
+
+/// How a segment is written.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// With its escapes in their normal form.
+    Normal,
+    /// As it arrived.
+    Text,
+    /// As it arrived, with an escape for each character that needs one.
+    Escaped,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Text,
+    Empty,
+    Dots { are_two: bool, is_escaped: bool },
+}
+
+impl Kind {
+    /// The place of [`Kind::Empty`] in [`Kind::ALL`].
+    pub(super) const EMPTY: u8 = 1;
+
+    pub(super) const ALL: [Self; 6] = [
+        Self::Text,
+        Self::Empty,
+        Self::Dots { are_two: false, is_escaped: false },
+        Self::Dots { are_two: false, is_escaped: true },
+        Self::Dots { are_two: true, is_escaped: false },
+        Self::Dots { are_two: true, is_escaped: true },
+    ];
+
+    /// The place of a segment's kind in [`Kind::ALL`].
+    fn of(segment: &str) -> u8 {
+        match dots(segment) {
+            Some((count, is_escaped)) => 2 * count + u8::from(is_escaped),
+            None if segment.is_empty() => Self::EMPTY,
+            None => 0,
+        }
+    }
+}
+
+/// How many dots a segment is, if it is one or two, and whether one is escaped.
+fn dots(segment: &str) -> Option<(u8, bool)> {
+    let (mut rest, mut count, mut is_escaped) = (segment.as_bytes(), 0, false);
+    while let [first, after @ ..] = rest {
+        rest = match (first, after) {
+            (b'.', after) => after,
+            (b'%', [b'2', b'e' | b'E', after @ ..]) => {
+                is_escaped = true;
+                after
+            }
+            _ => return None,
+        };
+        count += 1;
+        if count > 2 {
+            return None;
+        }
+    }
+    (count > 0).then_some((count, is_escaped))
+}
+
+/// Whether a byte has no escape in the normal form, and is neither a separator nor the start of something else.
+pub(super) const fn stays(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}')
+}
+
+/// A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is.
+pub(super) fn normal(segment: &str) -> Cow<'_, str> {
+    if segment.bytes().all(stays) {
+        return Cow::Borrowed(segment);
+    }
+    let mut out = String::with_capacity(segment.len());
+    let mut rest = segment;
+    while let Some(character) = rest.chars().next() {
+        if let Some((byte, next)) = escape(rest) {
+            match byte {
+                _ if stays(byte) && byte != b'/' => out.push(char::from(byte)),
+                _ => push_escape(byte, &mut out),
+            }
+            rest = next;
+            continue;
+        }
+        let (bytes, next) = rest.split_at(character.len_utf8());
+        bytes.bytes().for_each(|byte| push(byte, &mut out));
+        rest = next;
+    }
+    Cow::Owned(out)
+}
+
+/// A segment with an escape for each character that needs one, and with its own escapes as they are. `None` if no character needs one.
+fn with_escapes(segment: &str) -> Option<String> {
+    if segment.bytes().all(is_fine) {
+        return None;
+    }
+    let mut out = String::with_capacity(segment.len());
+    segment.bytes().for_each(|byte| push(byte, &mut out));
+    Some(out)
+}
+
+/// Whether a byte has no escape, or begins one.
+const fn is_fine(byte: u8) -> bool {
+    stays(byte) || matches!(byte, b'%' | b'\\')
+}
+
+fn push(byte: u8, out: &mut String) {
+    if is_fine(byte) {
+        out.push(char::from(byte));
+    } else {
+        push_escape(byte, out);
+    }
+}
+
+fn push_escape(byte: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+/// The byte of the escape with which a text begins, and what follows.
+pub(super) fn escape(text: &str) -> Option<(u8, &str)> {
+    let (digits, rest) = text.strip_prefix('%')?.split_at_checked(2)?;
+    let mut digits = digits.chars().map(|digit| digit.to_digit(16));
+    let (high, low) = (digits.next()??, digits.next()??);
+    Some((u8::try_from(high << 4 | low).ok()?, rest))
+}
