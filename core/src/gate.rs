@@ -87,8 +87,8 @@ use crate::quoted_text::Quoted;
 use crate::store::{Pausing, ToTell};
 use crate::suggestion::Suggestion;
 use crate::{
-    Accuracy, Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter,
-    LimiterExt, Millis, Policy, Settle, ShadowCounts, UnixMillis,
+    Accuracy, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, LimiterExt,
+    Millis, Policy, Settle, ShadowCounts, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -360,7 +360,11 @@ impl<'s> Gate<'s> {
             Prepared::Decided(verdict) => verdict,
             Prepared::Pending(ref pending) => {
                 let at_once = || pending.now;
-                self.decide_by(&state, pending, request.clock.unwrap_or(&at_once)).await
+                let clock = request.clock.unwrap_or(&at_once);
+                match self.decided_at_once(&state, pending, clock) {
+                    Some(verdict) => verdict,
+                    None => self.decide_by(&state, pending, clock).await,
+                }
             }
         }
     }
@@ -571,25 +575,57 @@ impl<'s> Gate<'s> {
         verdict.holding(pending)
     }
 
+    /// As [`decide_at`](Self::decide_at), if all that is asked is one store [that never waits](Limiter::check_at_once). `None` if it may wait:
+    /// nothing is charged then.
+    #[must_use]
+    pub fn decide_at_once(&self, pending: &Pending, clock: &(dyn Fn() -> UnixMillis + Sync)) -> Option<Verdict> {
+        self.decided_at_once(&self.state(), pending, clock)
+    }
+
+    fn decided_at_once(
+        &self,
+        state: &State<'s>,
+        pending: &Pending,
+        clock: &(dyn Fn() -> UnixMillis + Sync),
+    ) -> Option<Verdict> {
+        if !pending.is_alone() {
+            return None;
+        }
+        let (now, started) = (clock(), self.started());
+        let decided = state.asked[pending.hold.store].check_at_once(pending.check(now))?;
+        Some(self.told(&state.rules, self.decided(pending, now, started, decided)))
+    }
+
+    fn started(&self) -> Option<u64> {
+        self.events.as_ref().and_then(Events::started)
+    }
+
     /// Asks one store for the decision by one policy.
     async fn decide_alone(&self, state: &State<'s>, pending: &Pending, now: UnixMillis) -> Verdict {
-        let Pending { hold: Hold { store, policy, keys, token, .. }, cost, lease, on_failure, .. } = pending;
-        let mut check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), now).cost(*cost) };
-        if let Some(token) = token {
-            check = check.idempotent(token, pending.remembered_for());
-        }
-        let started = self.events.as_ref().and_then(Events::started);
-        let verdict = match state.asked[*store].check(check).await {
+        let started = self.started();
+        let decided = state.asked[pending.hold.store].check(pending.check(now)).await;
+        self.decided(pending, now, started, decided)
+    }
+
+    /// The verdict that follows from what a store has decided.
+    fn decided(
+        &self,
+        pending: &Pending,
+        now: UnixMillis,
+        started: Option<u64>,
+        decided: Result<Decision, Error>,
+    ) -> Verdict {
+        let verdict = match decided {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => {
                 self.notices.failed(&pending.rule, &error, now);
-                Verdict::failed(*on_failure, error)
+                Verdict::failed(pending.on_failure, error)
             }
         };
         if let Some(events) = &self.events {
             events.decided(pending, now, &verdict, started);
             if let Some(decision) = verdict.decision() {
-                events.charged(&pending.hold, now, decision, Charged::Check(*cost));
+                events.charged(&pending.hold, now, decision, Charged::Check(pending.cost));
             }
         }
         verdict

@@ -102,7 +102,7 @@ pub struct ResponseFields {
     text: String,
 }
 
-/// A field of a response. None occurs twice.
+/// A field of a response, in the order of [`ResponseFields::NAMES`]. None occurs twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field {
     #[default]
@@ -124,26 +124,10 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const COUNT: usize = 14;
+    const COUNT: usize = ResponseFields::NAMES.len();
 
     const fn name(self) -> &'static str {
-        match self {
-            Self::Limit => ResponseFields::X_RATELIMIT_LIMIT,
-            Self::Remaining => ResponseFields::X_RATELIMIT_REMAINING,
-            Self::Reset => ResponseFields::X_RATELIMIT_RESET,
-            Self::RateLimitPolicy => ResponseFields::RATELIMIT_POLICY,
-            Self::RateLimit => ResponseFields::RATELIMIT,
-            Self::Draft6Limit => ResponseFields::RATELIMIT_LIMIT,
-            Self::Draft6Remaining => ResponseFields::RATELIMIT_REMAINING,
-            Self::Draft6Reset => ResponseFields::RATELIMIT_RESET,
-            Self::RetryAfter => ResponseFields::RETRY_AFTER,
-            Self::RetryAfterMs => ResponseFields::RETRY_AFTER_MS,
-            Self::Origin => ResponseFields::X_TIDEGATE_ORIGIN,
-            Self::FailedOpen => ResponseFields::X_TIDEGATE_FAILED_OPEN,
-            Self::ContentType => ResponseFields::CONTENT_TYPE,
-            #[cfg(feature = "gate")]
-            Self::WwwAuthenticate => ResponseFields::WWW_AUTHENTICATE,
-        }
+        ResponseFields::NAMES[self as usize]
     }
 }
 
@@ -176,6 +160,24 @@ impl ResponseFields {
     pub const X_TIDEGATE_ORIGIN: &'static str = "x-tidegate-origin";
     /// The name of the field that marks a request admitted after a failure of the store.
     pub const X_TIDEGATE_FAILED_OPEN: &'static str = "x-tidegate-failed-open";
+
+    /// The names of all fields.
+    pub const NAMES: [&'static str; 14] = [
+        Self::X_RATELIMIT_LIMIT,
+        Self::X_RATELIMIT_REMAINING,
+        Self::X_RATELIMIT_RESET,
+        Self::RATELIMIT_POLICY,
+        Self::RATELIMIT,
+        Self::RATELIMIT_LIMIT,
+        Self::RATELIMIT_REMAINING,
+        Self::RATELIMIT_RESET,
+        Self::RETRY_AFTER,
+        Self::RETRY_AFTER_MS,
+        Self::X_TIDEGATE_ORIGIN,
+        Self::X_TIDEGATE_FAILED_OPEN,
+        Self::CONTENT_TYPE,
+        Self::WWW_AUTHENTICATE,
+    ];
 
     /// The usual fields of a decision on `policy`.
     #[must_use]
@@ -242,28 +244,30 @@ impl ResponseFields {
 
     /// The lower-case name and the value of each field. Names are unique.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.spans().map(|(name, span)| (name, self.text.get(span).unwrap_or_default()))
+        self.spans().map(|(field, span)| (field.name(), self.text.get(span).unwrap_or_default()))
     }
 
-    /// All values, one after another, and the name of each field with where its value is, for a host whose fields can share memory.
+    /// All values, one after another, and for each field the place of its name in [`NAMES`](Self::NAMES) and where its value is, for a host
+    /// that has the names in a type of its own and whose fields can share memory.
     ///
     /// ```
     /// use tidegate_core::{ErrorKind, ResponseFields};
     /// let (text, mut fields) = ResponseFields::failed_open(ErrorKind::Timeout).into_text();
-    /// assert_eq!(fields.next(), Some(("x-tidegate-failed-open", 0..7)));
+    /// assert_eq!(fields.next(), Some((11, 0..7)));
+    /// assert_eq!(ResponseFields::NAMES[11], "x-tidegate-failed-open");
     /// assert_eq!(text, "timeout");
     /// ```
-    pub fn into_text(self) -> (String, impl Iterator<Item = (&'static str, Range<usize>)>) {
-        let spans = self.spans();
+    pub fn into_text(self) -> (String, impl Iterator<Item = (usize, Range<usize>)>) {
+        let spans = self.spans().map(|(field, span)| (field as usize, span));
         (self.text, spans)
     }
 
-    fn spans(&self) -> impl Iterator<Item = (&'static str, Range<usize>)> + use<> {
+    fn spans(&self) -> impl Iterator<Item = (Field, Range<usize>)> + use<> {
         let mut start = 0;
-        self.names.into_iter().zip(self.ends).take(usize::from(self.count)).map(move |(name, end)| {
+        self.names.into_iter().zip(self.ends).take(usize::from(self.count)).map(move |(field, end)| {
             let span = start..usize::from(end);
             start = span.end;
-            (name.name(), span)
+            (field, span)
         })
     }
 

@@ -109,6 +109,13 @@ pub trait Limiter: MaybeSend + MaybeSync {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for a feature that [`Limiter::capabilities`] does not declare, or the
     /// reason why the store did not answer.
     fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend;
+
+    /// Decides on a check without a future, for a limiter that never waits, such as one in memory. Others return `None`, as by default,
+    /// and have done nothing: [`Limiter::apply`] then decides.
+    fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        let _ = check;
+        None
+    }
 }
 
 /// The operations of every [`Limiter`], each as a method.

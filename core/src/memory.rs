@@ -324,6 +324,10 @@ impl Limiter for MemoryLimiter {
         Capabilities::EXACT.grant(true).round_trips(0)
     }
 
+    fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        Some(self.decide(check))
+    }
+
     #[inline]
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         match operation {

@@ -17,7 +17,7 @@ pub use charge::Charge;
 pub use layer::RateLimitLayer;
 pub use queue::Queue;
 pub use sender::{ApiKey, BotScore, Ja4, Limits, Subject, Tier};
-pub use service::{RateLimit, Verdict};
+pub use service::{RateLimit, ResponseFuture, Verdict};
 pub use tidegate_core::prelude::*;
 pub use usage::UsageService;
 

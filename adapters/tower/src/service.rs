@@ -1,17 +1,19 @@
 //! The service that a layer makes: asks the gate, then calls the inner service or rejects the request.
 
+use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use tidegate_core::gate::{Prepared, Refusal};
+use pin_project_lite::pin_project;
+use tidegate_core::gate::{Pending, Prepared};
 use tidegate_core::{Millis, ResponseFields, gate};
 use tower_service::Service;
 
@@ -44,8 +46,8 @@ impl<S> RateLimit<S> {
     }
 }
 
-impl<S: std::fmt::Debug> std::fmt::Debug for RateLimit<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
@@ -58,99 +60,249 @@ where
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Future = ResponseFuture<S::Future, R, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        if self.settings.is_exempt(&head) {
+            return ResponseFuture::passed(self.inner.call(Request::from_parts(head, body)), None);
+        }
+        let asked = match Asked::of(&self.settings, &head) {
+            Asked::Decided(decided) if decided.delay() == Millis::ZERO => {
+                return match decided.pass_on(&self.settings, head, body) {
+                    Ok((request, passed)) => ResponseFuture::passed(self.inner.call(request), Some(passed)),
+                    Err(rejected) => ResponseFuture::rejected(rejected),
+                };
+            }
+            asked => asked,
+        };
         // `poll_ready` made this instance ready; the clone left in its place is not.
         let other = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, other);
         let settings = Arc::clone(&self.settings);
-        Box::pin(async move {
-            let (mut head, body) = request.into_parts();
-            if settings.is_exempt(&head) {
-                let response = inner.call(Request::from_parts(head, body)).await?;
-                return Ok(response.map(|body| ResponseBody::new(body, None)));
+        ResponseFuture::boxed(async move {
+            let decided = asked.decided(&settings, &head).await;
+            let delay = decided.delay();
+            if delay > Millis::ZERO {
+                tokio::time::sleep(Duration::from_millis(delay.get())).await;
             }
-            let (verdict, charge, is_estimate) = decide(&settings, &head).await;
-            settings.tell(&head, &verdict);
-            let verdict = Verdict(Arc::new(verdict));
-            let pass = match &*verdict {
-                gate::Verdict::Refuse(refusal) => return Ok(rejected(&verdict, refusal, grpc::is_call(&head))),
-                gate::Verdict::Pass(pass) => pass,
-            };
-            if pass.delay() > Millis::ZERO {
-                tokio::time::sleep(Duration::from_millis(pass.delay().get())).await;
+            match decided.pass_on(&settings, head, body) {
+                Ok((request, passed)) => Ok(passed.finish(inner.call(request).await?)),
+                Err(rejected) => Ok(rejected.into_response()),
             }
-            head.extensions.insert(verdict.clone());
-            // A charge without an estimate would hide that of an outer layer.
-            if let (Some(charge), true) = (&charge, is_estimate) {
-                head.extensions.insert(charge.clone());
-            }
-            let mut response = inner.call(Request::from_parts(head, body)).await?;
-            if let (Some(charge), true) = (&charge, settings.refunds(response.status())) {
-                charge.clone().cancel();
-            }
-            write(pass.fields(), response.headers_mut());
-            response.extensions_mut().insert(verdict.clone());
-            let slot = charge.filter(Charge::may_hold);
-            Ok(response.map(|body| ResponseBody::new(body, slot)))
         })
     }
 }
 
-/// Decides on a request. If its cost is an estimate or it takes a slot, also returns the charge. An error does not tell whether
-/// the request was charged, so it comes with a charge, too. The charge exists before the check, because the server may drop
-/// this future while the store answers.
-async fn decide(settings: &Arc<Settings>, head: &Parts) -> (gate::Verdict, Option<Charge>, bool) {
-    let mut pending = match settings.prepare(head) {
-        Prepared::Decided(verdict) => return (verdict, None, false),
-        Prepared::Pending(pending) => pending,
-    };
-    let (verdict, charge) = match settings.price(&mut pending, head) {
-        Ok(()) => {
-            let charge = pending.hold().map(|hold| Charge::new(Arc::clone(settings), hold));
-            let mut ahead = settings.ask_ahead(&pending);
-            let verdict = settings.gate.decide_at(&pending, &*settings.clock).await;
-            if let Some(ahead) = &mut ahead {
-                ahead.is_decided = true;
-            }
-            if let Some(charge) = &charge {
-                charge.answered(&verdict);
-            }
-            (verdict, charge)
-        }
-        Err(error) => (settings.gate.failed(&pending, error), None),
-    };
-    (verdict, charge, settings.estimates() || pending.estimates())
+/// A request that was shown to the gate.
+enum Asked {
+    Decided(Decided),
+    /// A store has to decide, which may take its time.
+    Pending(Box<Pending>, Option<Charge>),
 }
 
-fn rejected<R>(verdict: &Verdict, refusal: &Refusal, is_grpc: bool) -> Response<ResponseBody<R>> {
-    let rejection = refusal.rejection();
-    let text = if is_grpc { String::new() } else { rejection.body().to_string() };
-    let mut response = Response::new(ResponseBody::of_text(text));
-    response.extensions_mut().insert(verdict.clone());
-    write(rejection.fields().clone(), response.headers_mut());
-    if is_grpc {
-        grpc::write(refusal, response.headers_mut());
-    } else {
-        let code = StatusCode::from_u16(rejection.status_code());
-        *response.status_mut() = code.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+/// A request with its verdict, which was told.
+struct Decided {
+    verdict: Verdict,
+    /// If its cost is an estimate or it takes a slot. An error does not tell whether the request was charged, so it comes with a charge, too.
+    charge: Option<Charge>,
+    is_estimate: bool,
+}
+
+impl Asked {
+    fn of(settings: &Arc<Settings>, head: &Parts) -> Self {
+        let decided =
+            |verdict, charge, is_estimate| Self::Decided(Decided::new(settings, head, verdict, charge, is_estimate));
+        let mut pending = match settings.prepare(head) {
+            Prepared::Decided(verdict) => return decided(verdict, None, false),
+            Prepared::Pending(pending) => pending,
+        };
+        let is_estimate = settings.estimates() || pending.estimates();
+        if let Err(error) = settings.price(&mut pending, head) {
+            return decided(settings.gate.failed(&pending, error), None, is_estimate);
+        }
+        // It exists before the check, because the server may drop the request while the store answers.
+        let charge = pending.hold().map(|hold| Charge::new(Arc::clone(settings), hold));
+        match settings.gate.decide_at_once(&pending, &*settings.clock) {
+            Some(verdict) => decided(verdict, charge, is_estimate),
+            None => Self::Pending(Box::new(pending), charge),
+        }
     }
-    response
+
+    async fn decided(self, settings: &Arc<Settings>, head: &Parts) -> Decided {
+        let (pending, charge) = match self {
+            Self::Decided(decided) => return decided,
+            Self::Pending(pending, charge) => (pending, charge),
+        };
+        let mut ahead = settings.ask_ahead(&pending);
+        let verdict = settings.gate.decide_at(&pending, &*settings.clock).await;
+        if let Some(ahead) = &mut ahead {
+            ahead.is_decided = true;
+        }
+        Decided::new(settings, head, verdict, charge, settings.estimates() || pending.estimates())
+    }
+}
+
+impl Decided {
+    fn new(
+        settings: &Settings,
+        head: &Parts,
+        verdict: gate::Verdict,
+        charge: Option<Charge>,
+        is_estimate: bool,
+    ) -> Self {
+        if let Some(charge) = &charge {
+            charge.answered(&verdict);
+        }
+        settings.tell(head, &verdict);
+        Self { verdict: Verdict(Arc::new(verdict)), charge, is_estimate }
+    }
+
+    /// How long the request waits before it is passed on.
+    fn delay(&self) -> Millis {
+        match &*self.verdict {
+            gate::Verdict::Pass(pass) => pass.delay(),
+            gate::Verdict::Refuse(_) => Millis::ZERO,
+        }
+    }
+
+    /// The request for the inner service, and what is to be done with its response.
+    fn pass_on<B>(self, settings: &Arc<Settings>, mut head: Parts, body: B) -> Result<(Request<B>, Passed), Rejected> {
+        let Self { verdict, charge, is_estimate } = self;
+        if matches!(*verdict, gate::Verdict::Refuse(_)) {
+            return Err(Rejected { verdict, is_grpc: grpc::is_call(&head) });
+        }
+        head.extensions.insert(verdict.clone());
+        // A charge without an estimate would hide that of an outer layer.
+        if let (Some(charge), true) = (&charge, is_estimate) {
+            head.extensions.insert(charge.clone());
+        }
+        Ok((Request::from_parts(head, body), Passed { settings: Arc::clone(settings), verdict, charge }))
+    }
+}
+
+/// A request that was passed on.
+struct Passed {
+    settings: Arc<Settings>,
+    verdict: Verdict,
+    charge: Option<Charge>,
+}
+
+impl Passed {
+    /// Adds to the response what the verdict says.
+    fn finish<R>(self, mut response: Response<R>) -> Response<ResponseBody<R>> {
+        let Self { settings, verdict, charge } = self;
+        if let (Some(charge), true) = (&charge, settings.refunds(response.status())) {
+            charge.clone().cancel();
+        }
+        if let gate::Verdict::Pass(pass) = &*verdict {
+            write(pass.fields(), response.headers_mut());
+        }
+        response.extensions_mut().insert(verdict);
+        response.map(|body| ResponseBody::new(body, charge.filter(Charge::may_hold)))
+    }
+}
+
+/// A request that was refused.
+struct Rejected {
+    verdict: Verdict,
+    is_grpc: bool,
+}
+
+impl Rejected {
+    fn into_response<R>(self) -> Response<ResponseBody<R>> {
+        let Self { verdict, is_grpc } = self;
+        let mut response = Response::new(ResponseBody::of_text(String::new()));
+        if let gate::Verdict::Refuse(refusal) = &*verdict {
+            let rejection = refusal.rejection();
+            write(rejection.fields().clone(), response.headers_mut());
+            if is_grpc {
+                grpc::write(refusal, response.headers_mut());
+            } else {
+                let code = StatusCode::from_u16(rejection.status_code());
+                *response.status_mut() = code.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+                *response.body_mut() = ResponseBody::of_text(rejection.body().to_string());
+            }
+        }
+        response.extensions_mut().insert(verdict);
+        response
+    }
+}
+
+pin_project! {
+    /// The response of a [`RateLimit`].
+    ///
+    /// It is in no box if the gate decides at once, as it does where the counts are in memory and nothing delays the request.
+    pub struct ResponseFuture<F, R, E> {
+        #[pin]
+        state: State<F, R, E>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, R, E> {
+        Passed { #[pin] inner: F, passed: Option<Passed> },
+        Rejected { rejected: Option<Rejected> },
+        Boxed { future: BoxFuture<R, E> },
+    }
+}
+
+type BoxFuture<R, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;
+
+impl<F, R, E> ResponseFuture<F, R, E> {
+    /// `None` for a request that the gate was not asked about.
+    const fn passed(inner: F, passed: Option<Passed>) -> Self {
+        Self { state: State::Passed { inner, passed } }
+    }
+
+    const fn rejected(rejected: Rejected) -> Self {
+        Self { state: State::Rejected { rejected: Some(rejected) } }
+    }
+
+    fn boxed(future: impl Future<Output = Result<Response<ResponseBody<R>>, E>> + Send + 'static) -> Self {
+        Self { state: State::Boxed { future: Box::pin(future) } }
+    }
+}
+
+impl<F: Future<Output = Result<Response<R>, E>>, R, E> Future for ResponseFuture<F, R, E> {
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProj::Passed { inner, passed } => inner.poll(cx).map_ok(|response| match passed.take() {
+                Some(passed) => passed.finish(response),
+                None => response.map(|body| ResponseBody::new(body, None)),
+            }),
+            StateProj::Rejected { rejected } => match rejected.take() {
+                Some(rejected) => Poll::Ready(Ok(rejected.into_response())),
+                None => Poll::Pending,
+            },
+            StateProj::Boxed { future } => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<F, R, E> fmt::Debug for ResponseFuture<F, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResponseFuture(…)")
+    }
 }
 
 /// Sets the fields, replacing those of the inner service. Their values share memory.
 pub(crate) fn write(fields: ResponseFields, headers: &mut HeaderMap) {
+    static NAMES: LazyLock<[HeaderName; ResponseFields::NAMES.len()]> =
+        LazyLock::new(|| ResponseFields::NAMES.map(HeaderName::from_static));
     let (text, fields) = fields.into_text();
     let text = Bytes::from(text);
     for (name, span) in fields {
         // Every value is visible ASCII, so this does not fail.
         if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(span)) {
-            headers.insert(HeaderName::from_static(name), value);
+            headers.insert(&NAMES[name], value);
         }
     }
 }

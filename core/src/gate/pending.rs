@@ -6,7 +6,7 @@ use super::responses::Responses;
 use super::{OnFailure, Verdict};
 use crate::dimension::OwnKeys;
 use crate::lending::Lease;
-use crate::{Error, ErrorKind, Millis, Policy, UnixMillis};
+use crate::{Check, Error, ErrorKind, Millis, Policy, UnixMillis};
 
 /// What [`Gate::prepare`](super::Gate::prepare) finds.
 #[derive(Debug)]
@@ -105,6 +105,16 @@ impl Pending {
             other.settles_later = true;
         }
         self.settles_later = true;
+    }
+
+    /// What a store is asked.
+    pub(super) fn check(&self, now: UnixMillis) -> Check<'_> {
+        let Self { hold: Hold { policy, keys, token, .. }, cost, lease, .. } = self;
+        let check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), now).cost(*cost) };
+        match token {
+            Some(token) => check.idempotent(token, self.remembered_for()),
+            None => check,
+        }
     }
 
     /// How long a charge with a token can be settled. A slot is given back within its lifetime, and a store remembers its charge

@@ -18,8 +18,8 @@ use crate::limiter::{deny_cache, fallback};
 use crate::quoted_text::Quoted;
 use crate::suggestion::Suggestion;
 use crate::{
-    Capabilities, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis, Operation, Policy,
-    Reply, Shadow, ShadowCounts, Tiered,
+    Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis,
+    Operation, Policy, Reply, Shadow, ShadowCounts, Tiered,
 };
 #[cfg(feature = "lending")]
 use crate::{UnixMillis, store::ToTell};
@@ -236,6 +236,13 @@ impl Limiter for Composed<'_> {
             self.store.watch(&operation, &reply);
         }
         reply
+    }
+
+    fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        match &self.around {
+            Some(around) => around.erased_check_at_once(check),
+            None => self.store.check_at_once(check),
+        }
     }
 }
 

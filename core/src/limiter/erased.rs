@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::Pin;
 
 use super::{Capabilities, Limiter, MaybeSend, MaybeSync, Operation, Reply};
-use crate::Error;
+use crate::{Check, Decision, Error};
 
 /// A boxed future of an [`ErasedLimiter`]: `Send` on native hosts, not on WebAssembly.
 #[cfg(not(target_arch = "wasm32"))]
@@ -18,7 +18,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 ///
 /// Every [`Limiter`] implements it. `Box<dyn ErasedLimiter>`, `Arc<dyn ErasedLimiter>` and `&dyn ErasedLimiter` implement
 /// [`Limiter`], so callers use the methods of [`LimiterExt`](crate::LimiterExt) and do not need this trait in scope. Each operation allocates one box
-/// for its future.
+/// for its future, but a check that is decided [at once](Limiter::check_at_once).
 ///
 /// ```
 /// use tidegate_core::{Check, DenyCache, ErasedLimiter, Key, LimiterExt, MemoryLimiter, Millis, Policy, Quota, UnixMillis};
@@ -45,6 +45,9 @@ pub trait ErasedLimiter: MaybeSend + MaybeSync {
 
     /// See [`Limiter::apply`].
     fn erased_apply<'a>(&'a self, operation: Operation<'a>) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// See [`Limiter::check_at_once`].
+    fn erased_check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>>;
 }
 
 impl<L: Limiter> ErasedLimiter for L {
@@ -55,6 +58,10 @@ impl<L: Limiter> ErasedLimiter for L {
     fn erased_apply<'a>(&'a self, operation: Operation<'a>) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(self.apply(operation))
     }
+
+    fn erased_check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        self.check_at_once(check)
+    }
 }
 
 impl Limiter for dyn ErasedLimiter + '_ {
@@ -64,6 +71,10 @@ impl Limiter for dyn ErasedLimiter + '_ {
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         self.erased_apply(operation).await
+    }
+
+    fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        self.erased_check_at_once(check)
     }
 }
 
@@ -77,6 +88,10 @@ macro_rules! forward {
 
             fn apply(&self, operation: Operation<'_>) -> impl Future<Output = Result<Reply, Error>> + MaybeSend {
                 (**self).apply(operation)
+            }
+
+            fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+                (**self).check_at_once(check)
             }
         }
     )+};

@@ -15,7 +15,7 @@ use crate::instance::{Instance, NoOutgoing};
 use crate::key_value::Database;
 use crate::{component, manifest};
 
-/// The most concurrent instances, as in Spin. Further requests wait.
+/// The most concurrent instances, as in Spin. Further requests wait, where Spin answers with a 500: the suite sends more at once.
 pub(crate) const INSTANCES_MAX: u32 = 1_000;
 
 /// The most modules and tables of one component: the app's, and those that wit-component adds.

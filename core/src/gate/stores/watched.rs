@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::notice::Notices;
-use crate::{Capabilities, ErasedLimiter, Error, Limiter, Operation, Origin, Reply, UnixMillis};
+use crate::{Capabilities, Check, Decision, ErasedLimiter, Error, Limiter, Operation, Origin, Reply, UnixMillis};
 
 /// A store of a gate. An outage begins with a failed call and ends with an answer, whatever is around the store.
 pub(in crate::gate) struct Watched<'s> {
@@ -29,14 +29,19 @@ impl<'s> Watched<'s> {
 
     /// Hears what the store replies.
     pub(super) fn watch(&self, operation: &Operation<'_>, reply: &Result<Reply, Error>) {
-        match reply {
-            // A reset has no time.
-            _ if matches!(operation, Operation::Reset { .. }) => {}
-            Err(error) if error.kind().is_store_failure() => self.failed(error, operation.now()),
+        // A reset has no time.
+        if !matches!(operation, Operation::Reset { .. }) {
+            self.hear(operation.now(), reply.as_ref().map(Reply::decided));
+        }
+    }
+
+    /// Hears what the store decides at `now`, or its error.
+    #[inline]
+    pub(super) fn hear(&self, now: UnixMillis, decided: Result<Option<&Decision>, &Error>) {
+        match decided {
+            Err(error) if error.kind().is_store_failure() => self.failed(error, now),
             // What a borrower, a cache or a replacement within the store decides says nothing about it.
-            Ok(reply) if reply.decided().is_some_and(|decision| decision.origin() == Origin::Store) => {
-                self.answered(operation.now());
-            }
+            Ok(Some(decision)) if decision.origin() == Origin::Store => self.answered(now),
             _ => {}
         }
     }
@@ -57,10 +62,15 @@ impl<'s> Watched<'s> {
         outage.is_told = outage.is_told || self.notices.down(&self.name, error, now);
     }
 
+    #[inline]
     fn answered(&self, now: UnixMillis) {
-        if !self.is_down.load(Ordering::Relaxed) {
-            return;
+        if self.is_down.load(Ordering::Relaxed) {
+            self.is_up(now);
         }
+    }
+
+    #[cold]
+    fn is_up(&self, now: UnixMillis) {
         let Some(Outage { since, failures, is_told }) = self.outage().take() else { return };
         self.is_down.store(false, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
@@ -81,6 +91,12 @@ impl Limiter for Watched<'_> {
         let reply = self.limiter.erased_apply(operation).await;
         self.watch(&operation, &reply);
         reply
+    }
+
+    fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
+        let decided = self.limiter.erased_check_at_once(check)?;
+        self.hear(check.now, decided.as_ref().map(Some));
+        Some(decided)
     }
 }
 
