@@ -8,6 +8,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { build } from "esbuild";
+import { packedFixtures } from "./fixtures.mjs";
 
 const [modules, out] = process.argv.slice(2);
 const { bin, exports } = JSON.parse(readFileSync("package.json", "utf8"));
@@ -41,3 +42,5 @@ await bundle(Object.values(exports).flatMap(({ types, default: entry }) => (type
 // The program has chunks of its own, so that those of the entries stay few.
 await bundle(Object.values(bin), "program/chunks", { minifyWhitespace: true, minifySyntax: true });
 for (const file of Object.values(bin)) chmodSync(file.replace(/^\.\/dist/, out), 0o755);
+// One file, because an application loads none of it, and each file takes room of its own.
+writeFileSync(path.join(out, "program/fixtures.json"), JSON.stringify(packedFixtures()));

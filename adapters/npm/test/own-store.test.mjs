@@ -1,10 +1,12 @@
 // The store that docs/own-store.md prints, as it is printed, on a local DynamoDB.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, test } from "node:test";
+import { promisify } from "node:util";
 import { DynamoDB } from "@aws-sdk/client-dynamodb";
 import { Tidegate } from "@tidegate/edge/store";
 import dynalite from "dynalite";
@@ -45,4 +47,9 @@ test("a table whose capacity is used up is contended, and never opens", async ()
   DynamoDB.prototype.getItem = async () => { throw Object.assign(new Error("slow down"), { name: "ThrottlingException" }); };
   const { allowed, error } = await tidegate.limit("user:2");
   assert.deepEqual([allowed, error.kind], [false, "contended"]);
+});
+
+test("it passes the suite", async () => {
+  const { stdout } = await promisify(execFile)(process.execPath, [path.join(root, "dist/program/main.js"), "conformance", file]);
+  assert.match(stdout, /^dynamodb: 276 passed, 0 failed, 0 skipped; 9797 of 44691 requests admitted, /m);
 });

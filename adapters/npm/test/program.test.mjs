@@ -152,7 +152,7 @@ test("without a command it shows all, and a command of the program in Rust is na
   const [bare, help, other] = [await started([]), await started(["--help"]), await started(["run"])];
   assert.deepEqual([bare.code, bare.stdout, help.code, help.stderr], [2, "", 0, ""]);
   assert.equal(bare.stderr, help.stdout);
-  for (const name of ["check", "explain", "test", "hash-key"]) {
+  for (const name of ["check", "explain", "test", "conformance", "hash-key"]) {
     assert.match(help.stdout, new RegExp(`^  ${name} {2,}\\w`, "m"));
     assert.equal((await own([name, "--help"])).code, 0);
   }

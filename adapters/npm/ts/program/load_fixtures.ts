@@ -63,9 +63,9 @@ function wrongIn(file: string, thrown: unknown): string[] {
 }
 
 /** The cases whose id matches one of these patterns, in which `*` matches any text and `?` a character. All without a pattern. */
-export function filtered(cases: Case[], patterns: readonly string[]): Case[] {
+export function filtered<T extends { readonly id: string }>(cases: readonly T[], patterns: readonly string[]): readonly T[] {
   if (patterns.length === 0) return cases;
-  const wanted = new Set<Case>();
+  const wanted = new Set<T>();
   for (const pattern of patterns) {
     const expression = new RegExp(`^${pattern.replace(/[.*+?^${}()|[\]\\]/g, (one) => (one === "*" ? ".*" : one === "?" ? "." : `\\${one}`))}$`, "su");
     const matching = cases.filter(({ id }) => expression.test(id));

@@ -1,13 +1,14 @@
 import { readFileSync } from "node:fs";
 import { type Command, Help, parsed, unknownCommand, WrongArguments } from "./arguments.js";
 import { CHECK } from "./check.js";
+import { CONFORMANCE } from "./conformance.js";
 import { EXPLAIN } from "./explain.js";
 import { Failed, Usage } from "./failure.js";
 import { HASH_KEY } from "./hash_key.js";
 import { errln } from "./output.js";
 import { TEST } from "./test.js";
 
-const COMMANDS: readonly Command[] = [CHECK, EXPLAIN, TEST, HASH_KEY];
+const COMMANDS: readonly Command[] = [CHECK, EXPLAIN, TEST, CONFORMANCE, HASH_KEY];
 
 /** The commands that only the program in Rust has. */
 const OTHERS = ["replay", "export", "choose", "simulate", "compare", "summary", "exactness", "run", "targets", "fixtures", "soak", "badge"];
@@ -21,6 +22,7 @@ Commands:
   check         Check a rules file
   explain       Show which rule, keys and limits of a rules file apply to a request, and why
   test          Replay gate fixtures in memory, and show which limits are not kept
+  conformance   Replay the conformance suite against a store of your own, and show what is wrong with it
   hash-key      Print the hash of an API key on standard input, as rules files list it
 
 Options:
@@ -33,6 +35,7 @@ Examples:
                                                    show the limits of a request
   npx @tidegate/edge test tests/limits --rules rules.json
                                                    show that the rules admit what they should
+  npx @tidegate/edge conformance ./store.js        show that a store counts right
 
 \`tidegate COMMAND --help\` explains a command, with examples.
 Exit codes: 0 success, 1 something failed, 2 the command line or an input is wrong.
