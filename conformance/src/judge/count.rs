@@ -42,7 +42,7 @@ struct Grant<'a> {
 impl Grant<'_> {
     /// Whether the requests of a step may spend its units. A balance has one of their keys.
     fn is_to(&self, policy: &Policy, step: &Step) -> bool {
-        self.token.0 == policy.id() && self.step.shares_a_key_with(step)
+        self.token.0 == policy.name() && self.step.shares_a_key_with(step)
     }
 }
 
@@ -129,7 +129,9 @@ pub(super) fn of<'a>(fixture: &'a Fixture, reference: &Replay, found: &Replay) -
             }
             Op::Grant => {
                 let until_ms = now_ms.saturating_add(step.remembered_ms(policy).unwrap_or_default());
-                for token in tokens {
+                // Another plan of the limit has the same balance.
+                for (_, keys, token) in tokens {
+                    let token = (policy.name(), keys, token);
                     if !grants.iter().any(|grant| grant.token == token && now_ms < grant.until_ms) {
                         grants.push(Grant { token, step, until_ms });
                     }
