@@ -226,10 +226,7 @@ pub trait LimiterExt: Limiter {
     fn grant(&self, grant: Grant<'_>) -> impl Future<Output = Result<Decision, Error>> + MaybeSend {
         async move {
             let policy = grant.policy;
-            let own = if policy.dimensions().len() > 1 { policy.of_balance() } else { None };
-            // Where the balance is stored depends on the key of a group.
-            let own = own.filter(|own| policy.group().is_none_or(|group| group.name() == own.dimensions()[0].name()));
-            let Some(own) = own else { return self.apply(Operation::Grant(grant)).await?.decision() };
+            let Some(own) = policy.grantable() else { return self.apply(Operation::Grant(grant)).await?.decision() };
             // Units that no check by the whole policy could spend are not granted.
             self.capabilities().supports_policy(policy)?;
             let keys = Keys::from(grant.keys.of(&own.dimensions()[0])?);

@@ -328,6 +328,16 @@ impl ClientIpSource {
         found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
     }
 
+    /// The client of requests from this address.
+    #[cfg(feature = "gate")]
+    pub(crate) fn of_address(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
+        let address = specified(address)?;
+        if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS {
+            return Err(MissingIp::Shared);
+        }
+        self.received(address)
+    }
+
     fn received(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
         ClientIp::received(address, self.ipv6_prefix, &self.nat64_prefixes)
     }

@@ -554,6 +554,19 @@ impl Policy {
         self.dimensions.iter().find(|dimension| self.is_balance_row(dimension)).map(|own| self.part(own))
     }
 
+    /// The policy by which units are granted, if it is not this one: a balance needs the key of its own dimension only, unless that of a
+    /// group says where it is.
+    pub(crate) fn grantable(&self) -> Option<Self> {
+        let own = if self.dimensions.len() > 1 { self.of_balance() } else { None };
+        own.filter(|own| self.group().is_none_or(|group| group.name() == own.dimensions[0].name()))
+    }
+
+    /// The name of the policy that has the balance, which may have been [joined](Self::join) with others.
+    #[cfg(feature = "gate")]
+    pub(crate) fn limit_of_balance(&self) -> Option<&str> {
+        self.dimensions.iter().find(|dimension| self.is_balance_row(dimension)).map(Dimension::policy)
+    }
+
     /// The policy of some of the quotas.
     fn part(&self, part: &Dimension) -> Self {
         let quotas = &self.quotas[part.quotas()];

@@ -87,6 +87,17 @@ impl Rejection {
     /// The same with further fields, as [`ResponseFields::with`].
     #[must_use]
     pub fn denied_with(policy: &Policy, decision: &Decision, format: BodyFormat, extra: ExtraFields) -> Option<Self> {
+        Self::denied_as(429, policy, decision, format, extra)
+    }
+
+    /// The same with another status code.
+    pub(crate) fn denied_as(
+        status: u16,
+        policy: &Policy,
+        decision: &Decision,
+        format: BodyFormat,
+        extra: ExtraFields,
+    ) -> Option<Self> {
         let error = match decision.status() {
             Status::Allowed => return None,
             Status::Denied => "rate_limited",
@@ -94,9 +105,9 @@ impl Rejection {
         };
         let body = match format {
             BodyFormat::Json => json(error, policy, decision),
-            BodyFormat::Problem => problem(policy, decision),
+            BodyFormat::Problem => problem(status, policy, decision),
         };
-        Some(Self::new(429, ResponseFields::with(policy, decision, extra), format, body))
+        Some(Self::new(status, ResponseFields::with(policy, decision, extra), format, body))
     }
 
     /// The 503 (Service Unavailable) for a request that the limiter did not decide on because of an error.
@@ -197,7 +208,7 @@ fn json(error: &str, policy: &Policy, decision: &Decision) -> String {
     out
 }
 
-fn problem(policy: &Policy, decision: &Decision) -> String {
+fn problem(status: u16, policy: &Policy, decision: &Decision) -> String {
     let mut out = String::with_capacity(256);
     let binding = policy.quotas().get(decision.binding_index());
     let (kind, title) = match (binding.map(Quota::rule), decision.origin()) {
@@ -211,7 +222,7 @@ fn problem(policy: &Policy, decision: &Decision) -> String {
     };
     let _ = write!(
         out,
-        r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":429,"violated-policies":["#,
+        r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":{status},"violated-policies":["#,
     );
     let exceeded =
         |place: usize, status: &QuotaStatus| place == decision.binding_index() || status.remaining() == Some(0);

@@ -449,6 +449,8 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         json!({ "responses": { "draft_6_fields": "yes" } }),
         json!({ "responses": { "retry_after_ms": true } }),
         json!({ "responses": { "retry_after_ms": 1 } }),
+        json!({ "responses": { "payment_required": true } }),
+        json!({ "responses": { "payment_required": 402 } }),
         json!({ "responses": { "spread_retry_after_ms": 3_600_001 } }),
         rule(json!({ "invalid_token": "refuse" })),
         rule(json!({ "invalid_token": "open" })),

@@ -359,7 +359,7 @@ impl Bytes for Host {
 bytes_of_fields!(PolicyParts { name, quotas, scopes, group, place_by_key, charge_denied });
 bytes_of_fields!(Path { segments, is_prefix, written });
 bytes_of_fields!(Pattern { host, path, methods, headers, score_below });
-bytes_of_fields!(Responses { format, spread, extra });
+bytes_of_fields!(Responses { format, spread, extra, payment_required });
 bytes_of_fields!(ExtraFields { draft_6, retry_after_ms });
 bytes_of_fields!(Lease { slice, lifetime, deadline, in_background, grace });
 bytes_of_variants!(OnFailure { Open, Closed });

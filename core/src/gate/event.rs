@@ -49,6 +49,8 @@ pub struct Event<'a> {
     pub limit: Option<u64>,
     /// How many more requests of cost 1 fit into the binding quota.
     pub remaining: Option<u64>,
+    /// What a balance paid for the request. 0 for a repeated answer, which took nothing.
+    pub from_balance: u64,
     /// The component that decided.
     pub origin: Option<Origin>,
     /// The kind of the error, if the limiter did not decide.
@@ -122,6 +124,9 @@ impl Event<'_> {
         let numbers = [("limit", self.limit), ("remaining", self.remaining), ("latency_us", self.latency_us)];
         for (name, value) in numbers.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             let _ = write!(out, r#","{name}":{value}"#);
+        }
+        if self.from_balance > 0 {
+            let _ = write!(out, r#","from_balance":{}"#, self.from_balance);
         }
         if let Some(origin) = self.origin {
             let _ = write!(out, r#","origin":"{}""#, origin.name());
@@ -283,6 +288,7 @@ impl Events {
             key: binding.and_then(|(_, quota)| pending.hold.keys.of_quota(policy, quota)).map(|key| self.hash(key)),
             limit: binding.map(|(status, _)| status.limit()),
             remaining: binding.and_then(|(status, _)| status.remaining()),
+            from_balance: decision.filter(|decision| !decision.is_replay()).map_or(0, Decision::from_balance),
             origin: decision.map(|decision| decision.origin()),
             error: verdict.error().map(|error| error.kind()),
             latency_us: now.zip(started).map(|(now, started)| now.saturating_sub(started)),
@@ -309,6 +315,7 @@ impl Events {
             key: None,
             limit: None,
             remaining: None,
+            from_balance: 0,
             origin: None,
             error,
             latency_us: None,

@@ -12,6 +12,8 @@ pub(super) struct Responses {
     /// The longest time that is added to `Retry-After`.
     pub(super) spread: Millis,
     pub(super) extra: ExtraFields,
+    /// Whether a denial for want of credits is a 402.
+    pub(super) payment_required: bool,
 }
 
 /// Draws how much later than necessary each denied client may retry, so that not all return in the same second.

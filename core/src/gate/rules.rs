@@ -535,6 +535,15 @@ impl Rules {
         self
     }
 
+    /// Answers a denial for want of credits with a 402 (Payment Required) in place of a 429, `payment_required` in the table `responses` of a
+    /// file: a request that a [balance](crate::algorithm::Balance) would have had to pay, and has not enough left for. The body and the fields are
+    /// the same. It has a `Retry-After` if the quota that the balance covers admits the request by then. The default is a 429.
+    #[must_use]
+    pub const fn payment_required(mut self, yes: bool) -> Self {
+        self.responses.payment_required = yes;
+        self
+    }
+
     pub(super) const fn responses(&self) -> Responses {
         self.responses
     }
@@ -579,6 +588,11 @@ impl Rules {
     #[must_use]
     pub fn expected_tokens(&self) -> Option<&TokenRules> {
         self.tokens.as_ref().map(|tokens| &tokens.expected)
+    }
+
+    /// The names of the tiers.
+    pub(super) fn tiers(&self) -> Vec<&str> {
+        self.tiers.iter().map(|tier| &**tier).collect()
     }
 
     pub(super) const fn tokens(&self) -> Option<&Tokens> {

@@ -76,6 +76,7 @@ impl EventSink for TracingSink {
                     key = event.key.map(|key| std::format!("{key:016x}")),
                     limit = event.limit,
                     remaining = event.remaining,
+                    from_balance = (event.from_balance > 0).then_some(event.from_balance),
                     origin = event.origin.map(crate::Origin::name),
                     latency_us = event.latency_us,
                     weight = event.weight,
@@ -117,7 +118,7 @@ impl EventSink for TracingSink {
 /// Counts events with the recorder of [`metrics`]: `tidegate_requests_total` by `rule`, `outcome` and `origin` (the component that
 /// decided, such as `store` or `fallback`, or `none` if nothing did), and the histogram
 /// `tidegate_store_seconds` by `rule`, if there is a [timer](super::Events::timer). `tidegate_warnings_total` by `rule`, `quota` and `percent`
-/// counts [warnings](Warning). No label has a key, so their number is
+/// counts [warnings](Warning), and `tidegate_balance_units_total` by `rule` and `policy` what balances paid. No label has a key, so their number is
 /// bounded.
 #[cfg(feature = "metrics")]
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +132,11 @@ impl EventSink for MetricsSink {
         let outcome = event.outcome.name();
         let counter = metrics::counter!("tidegate_requests_total", "rule" => rule.clone(), "outcome" => outcome, "origin" => origin);
         counter.increment(u64::from(event.weight));
+        if event.from_balance > 0 {
+            let policy = std::string::ToString::to_string(event.policy);
+            metrics::counter!("tidegate_balance_units_total", "rule" => rule.clone(), "policy" => policy)
+                .increment(event.from_balance.saturating_mul(u64::from(event.weight)));
+        }
         if let Some(micros) = event.latency_us {
             metrics::histogram!("tidegate_store_seconds", "rule" => rule)
                 .record(std::time::Duration::from_micros(micros).as_secs_f64());

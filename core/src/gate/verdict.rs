@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::responses::{Draws, Responses};
 use super::{Hold, InvalidToken, Notice, OnFailure, Pending};
-use crate::{Decision, Error, ExtraFields, Millis, Policy, Rejection, ResponseFields};
+use crate::{Decision, Error, ExtraFields, Millis, Origin, Policy, Quota, Rejection, ResponseFields, Rule, Status};
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
@@ -141,9 +141,10 @@ impl Refusal {
 
 /// The verdict on a request that a limiter has decided on.
 pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
-    let (policy, Responses { format, spread, extra }) = (pending.policy(), pending.responses);
+    let (policy, Responses { format, spread, extra, payment_required }) = (pending.policy(), pending.responses);
     let later = draws.later(&decision, spread);
-    match Rejection::denied_with(policy, later.as_ref().unwrap_or(&decision), format, extra) {
+    let status = if payment_required && lacks_credits(policy, &decision) { 402 } else { 429 };
+    match Rejection::denied_as(status, policy, later.as_ref().unwrap_or(&decision), format, extra) {
         Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
         None => {
             let level = policy.level(&decision);
@@ -152,6 +153,13 @@ pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> V
             Verdict::Pass(Pass { decided, extra, hold, error: None, notice: None, level })
         }
     }
+}
+
+/// Whether a grant would admit the request. Without the store, nobody knows.
+fn lacks_credits(policy: &Policy, decision: &Decision) -> bool {
+    let binding = policy.quotas().get(decision.binding_index()).map(Quota::rule);
+    let is_denied = decision.status() == Status::Denied && decision.origin() != Origin::Fallback;
+    is_denied && matches!(binding, Some(Rule::Balance(_)))
 }
 
 impl Verdict {

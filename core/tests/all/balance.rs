@@ -8,11 +8,11 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::algorithm::{Balance, BalanceState, Lot, MAX_UNITS};
 use tidegate_core::{
-    Capabilities, Charge, ChargeId, Check, DenyCache, Dimensions, Error, ErrorKind, Grant, Key, Keys, Limiter,
-    LimiterExt, MemoryLimiter, Millis, Operation, Origin, Policy, PolicyState, Quota, QuotaState, Refund, Reply, Rule,
-    Settle, Sharded, Status, UnixMillis, WhenFull,
+    Charge, ChargeId, Check, DenyCache, Dimensions, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt,
+    MemoryLimiter, Millis, Operation, Origin, Policy, PolicyState, Quota, QuotaState, Refund, Rule, Settle, Sharded,
+    Status, UnixMillis, WhenFull,
 };
-use tidegate_testing::NOW;
+use tidegate_testing::{Declaring, NOW};
 
 const MINUTE: Millis = Millis::from_secs(60);
 const HOUR: Millis = Millis::from_secs(3_600);
@@ -521,27 +521,14 @@ fn a_refund_needs_a_token() -> Result<(), Error> {
     Ok(())
 }
 
-/// A store of one place for each key.
-struct OnePlace(MemoryLimiter);
-
-impl Limiter for OnePlace {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities().dimensions(Dimensions::Grouped)
-    }
-
-    async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        operation.verify(&self.capabilities())?;
-        self.0.apply(operation).await
-    }
-}
-
 /// What no check could spend is not granted.
 #[test]
 fn a_store_grants_by_the_policies_that_it_decides_by() -> Result<(), Error> {
     let (user, ip) = (Key::new("user:1"), Key::new("ip:192.0.2.1"));
     let keys = [("user", &user), ("ip", &ip)];
     let quotas = [Quota::fixed_window(5, MINUTE)?.by("ip")?, Quota::balance(1_000)?.by("user")?];
-    let (limiter, policy) = (OnePlace(MemoryLimiter::new()), Policy::new("api", quotas)?);
+    let one_place = MemoryLimiter::new().capabilities().dimensions(Dimensions::Grouped);
+    let (limiter, policy) = (Declaring(one_place, MemoryLimiter::new()), Policy::new("api", quotas)?);
     let refused = block_on(limiter.grant(Grant::new(&policy, &keys, 50, "order", NOW))).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     let grouped = policy.group_by("user")?;

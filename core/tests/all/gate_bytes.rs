@@ -15,7 +15,7 @@ const ALL: &str = r#"{
     "api_keys": { "header": "x-api-key", "tiers": { "82a55e56f6d53cb3dec2656638d0dbe5": "pro", "92a55e56f6d53cb3dec2656638d0dbe5": "none" } },
     "tokens": { "header": "x-token", "algorithms": ["RS256", "EdDSA"], "issuer": ["https://a.example", "https://b.example"],
         "audience": ["api"], "leeway_ms": 1000, "subject": "uid", "tier": "plan", "keys": { "org": "org_id" } },
-    "responses": { "format": "problem", "spread_retry_after_ms": 5000, "draft_6_fields": true, "retry_after_ms": true },
+    "responses": { "format": "problem", "spread_retry_after_ms": 5000, "draft_6_fields": true, "retry_after_ms": true, "payment_required": true },
     "lists": { "allow": ["192.0.2.0/24", "sub:alice"], "deny": ["2001:db8::/32", "198.51.100.7", "key:82a55e56f6d53cb3dec2656638d0dbe5"] },
     "stores": { "main": {
         "deny_cache": { "hold_ms": 500, "capacity": 77 }, "fallback": { "store": "memory", "percent": 20, "at_most_ms": 300000 },

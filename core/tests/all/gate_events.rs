@@ -5,7 +5,9 @@
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
-use tidegate_core::gate::{Event, EventSink, Events, Gate, LogLimit, OnFailure, Outcome, Request, Rules, Tally};
+use tidegate_core::gate::{
+    Credit, Event, EventSink, Events, Gate, Grantee, LogLimit, OnFailure, Outcome, Request, Rules, Tally,
+};
 use tidegate_core::{ClientIpSource, ErasedLimiter, ErrorKind, MemoryLimiter, Millis, Platform, Policy, Quota};
 use tidegate_testing::{NOW, at, failing};
 
@@ -43,6 +45,28 @@ fn each_decision_is_one_event_without_personal_data() {
     let counts = tally.read();
     assert_eq!((counts.allowed, counts.near_limit, counts.denied, counts.listed, counts.failed), (2, 1, 1, 1, 0));
     assert_eq!(format!("{:016x}", counts.top[0].key), hash);
+}
+
+/// What was taken is told once.
+#[test]
+fn an_event_has_what_a_balance_paid() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&lines);
+    let events = Events::new(move |event: &Event<'_>| telling.lock().unwrap().push(event.to_json()));
+    let quotas =
+        [Quota::fixed_window(3, Millis::from_secs(60)).unwrap(), Quota::balance(9).unwrap().covers_excess().unwrap()];
+    let rules = Rules::all(Policy::new("api", quotas).unwrap(), OnFailure::Closed);
+    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap().events(events);
+    let credit = Credit::new("api", Grantee::Subject("alice"), 9, "order", NOW);
+    pollster::block_on(gate.grant(&credit)).unwrap();
+    let alice = |cost| request("GET", "/").subject("alice").cost(cost);
+    for request in [alice(2), alice(5).token("a"), alice(5).token("a"), alice(9)] {
+        outcome(&gate, &request);
+    }
+    let paid =
+        |line: &String| line.split(r#""from_balance":"#).nth(1).map(|rest| rest.split(',').next().unwrap().to_owned());
+    let lines = lines.lock().unwrap();
+    assert_eq!(lines.iter().map(paid).collect::<Vec<_>>(), [None, Some("4".into()), None, None], "{lines:?}");
 }
 
 #[test]

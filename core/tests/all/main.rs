@@ -22,6 +22,7 @@ mod gate_leases;
 mod gate_notices;
 mod gate_readings;
 mod gate_stores;
+mod grants;
 mod headers;
 mod identities;
 mod joined_keys;

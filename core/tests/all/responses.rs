@@ -3,9 +3,11 @@
 #![cfg(feature = "toml")]
 
 use pollster::block_on;
-use tidegate_core::gate::{Gate, Reason, Request, Rules, Verdict};
-use tidegate_core::{ClientIpSource, MemoryLimiter, Platform, ResponseFields};
-use tidegate_testing::NOW;
+use tidegate_core::gate::{Credit, Gate, Grantee, OnFailure, Reason, Request, Rules, Verdict};
+use tidegate_core::{
+    Capabilities, ClientIpSource, ErrorKind, Fallback, MemoryLimiter, Platform, Policy, Quota, ResponseFields,
+};
+use tidegate_testing::{Declaring, NOW, failing};
 
 const HEADERS: [(&str, &str); 1] = [("cf-connecting-ip", "192.0.2.1")];
 
@@ -102,6 +104,72 @@ fn a_file_may_ask_for_the_wait_in_milliseconds() {
         let Verdict::Refuse(refusal) = block_on(gate.check(&request)) else { panic!() };
         assert_eq!(refusal.rejection().fields().get(ResponseFields::RETRY_AFTER_MS), expected);
     }
+}
+
+/// Only a denial that a grant would end is a 402, and it says when the quota admits the request, if it will.
+#[test]
+fn a_file_may_ask_for_402_if_credits_are_missing() {
+    let rules = |responses: &str| {
+        format!(
+            "responses = {{ {responses} }}
+            [limits]
+            api.quotas = [
+              {{ algorithm = 'fixed_window', limit = 1, window_ms = 60_000 }},
+              {{ algorithm = 'balance', max = 5, covers = true }},
+            ]
+            credits.quotas = [{{ algorithm = 'balance', max = 5 }}]
+            hourly.quotas = [{{ algorithm = 'fixed_window', limit = 1, window_ms = 3_600_000 }}]
+            [[rules]]
+            path = '/api'
+            limits = ['api']
+            [[rules]]
+            path = '/credits'
+            limits = ['credits']
+            [[rules]]
+            path = '/hourly'
+            limits = ['hourly', 'api']"
+        )
+    };
+    let refused = |gate: &Gate<'_>, path: &str, cost| match block_on(
+        gate.check(&Request::new("GET", path, &HEADERS, NOW).cost(cost)),
+    ) {
+        Verdict::Refuse(refusal) => {
+            let rejection = refusal.rejection();
+            let field = |name| rejection.fields().get(name).map(str::to_owned);
+            (rejection.status_code(), field(ResponseFields::RETRY_AFTER), rejection.body().to_owned())
+        }
+        Verdict::Pass(_) => (200, None, String::new()),
+    };
+    let (paid, usual) = (gate(&rules("payment_required = true")), gate(&rules("")));
+    for gate in [&paid, &usual] {
+        assert_eq!(refused(gate, "/api", 1).0, 200);
+    }
+    // The quota replenishes.
+    let (status, retry_after, body) = refused(&paid, "/api", 1);
+    assert_eq!((status, retry_after.as_deref()), (402, Some("60")));
+    assert_eq!((429, retry_after, body), refused(&usual, "/api", 1));
+    // Waiting does not help.
+    let (status, retry_after, body) = refused(&paid, "/credits", 1);
+    assert_eq!((status, retry_after.as_deref()), (402, None));
+    assert_eq!((429, retry_after, body), refused(&usual, "/credits", 1));
+    // Credits do not help: the balance can hold no more, or another quota denies.
+    assert_eq!(refused(&paid, "/credits", 6).0, 429);
+    let bob = || Request::new("GET", "/hourly", &HEADERS, NOW).subject("bob");
+    block_on(paid.grant(&Credit::new("api", Grantee::Subject("bob"), 5, "order", NOW))).unwrap();
+    assert!(matches!(block_on(paid.check(&bob())), Verdict::Pass(_)));
+    let Verdict::Refuse(refusal) = block_on(paid.check(&bob())) else { panic!() };
+    assert_eq!(refusal.rejection().status_code(), 429);
+    // The problem document has the same status as the response.
+    let problems = gate(&rules("payment_required = true, format = 'problem'"));
+    let (status, _, body) = refused(&problems, "/credits", 1);
+    assert!(status == 402 && body.contains("\"status\":402"), "{body}");
+    // In an outage nobody knows the balance, and credits would not help.
+    let policy = || Policy::new("api", [Quota::balance(5).unwrap()]).unwrap();
+    let store = Declaring(Capabilities::EXACT.grant(true), failing(ErrorKind::Timeout));
+    let fallback = Fallback::new(store, 50).unwrap();
+    let by_code = Rules::all(policy(), OnFailure::Closed).payment_required(true);
+    let down = Gate::new(by_code, fallback, ClientIpSource::new(Platform::Cloudflare)).unwrap();
+    assert_eq!(refused(&down, "/", 1).0, 429);
 }
 
 /// How many of a thousand clients, which were denied together, return in each second after the window's end.

@@ -10,9 +10,9 @@ use metrics::{
 };
 use pollster::block_on;
 use tidegate_core::gate::{
-    Event, EventSink, Events, Gate, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
+    Credit, Event, EventSink, Events, Gate, Grantee, JsonLines, MetricsSink, OnFailure, Request, Rules, TracingSink,
 };
-use tidegate_core::{ClientIpSource, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform};
+use tidegate_core::{ClientIpSource, ErrorKind, Fallback, Limiter, MemoryLimiter, Millis, Platform, Policy, Quota};
 use tidegate_testing::{Log, NOW, at, failing, per_minute};
 
 /// Checks three requests, of which one is allowed.
@@ -235,6 +235,22 @@ impl Recorder for Recorded {
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(self.series(key))
     }
+}
+
+#[test]
+fn what_balances_paid_is_counted() {
+    let recorder = Recorded::default();
+    metrics::with_local_recorder(&recorder, || {
+        let rules = Rules::all(Policy::new("api", [Quota::balance(9).unwrap()]).unwrap(), OnFailure::Closed);
+        let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+        let gate = gate.events(Events::new(MetricsSink));
+        block_on(gate.grant(&Credit::new("api", Grantee::Subject("alice"), 9, "order", NOW))).unwrap();
+        for cost in [2, 3, 9] {
+            block_on(gate.check(&Request::new("GET", "/", &[("host", "a")], NOW).subject("alice").cost(cost)));
+        }
+    });
+    let series = recorder.0.lock().unwrap().clone();
+    assert_eq!(series.get("tidegate_balance_units_total{rule=api,policy=api}"), Some(&5.0), "{series:?}");
 }
 
 #[test]

@@ -367,7 +367,7 @@ fn leased<'a>(
 }
 
 fn responses(item: &Item<'_>) -> Result<Responses, Error> {
-    item.only(&["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms"])?;
+    item.only(&["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms", "payment_required"])?;
     let mut found = Responses::default();
     if let Some(item) = item.field("format") {
         found.format = match item.text()? {
@@ -379,6 +379,7 @@ fn responses(item: &Item<'_>) -> Result<Responses, Error> {
     if let Some(spread) = item.number_in("spread_retry_after_ms", 0, SPREAD_MAX.get())? {
         found.spread = Millis::new(spread);
     }
+    found.payment_required = item.has("payment_required")?;
     found.extra = ExtraFields { draft_6: item.has("draft_6_fields")?, retry_after_ms: item.has("retry_after_ms")? };
     Ok(found)
 }
