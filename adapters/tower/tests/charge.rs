@@ -16,10 +16,10 @@ use futures_util::future::join_all;
 use http::Response;
 use support::gate;
 use support::server::Server;
-use tidegate_core::gate::OnFailure;
+use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{
-    Capabilities, Check, Error, ErrorKind, Limiter, LimiterExt, MemoryLimiter, Millis, Operation, Policy, Quota, Reply,
-    Status, UnixMillis, limiter_fn,
+    Capabilities, Check, ClientIpSource, Error, ErrorKind, Limiter, LimiterExt, MemoryLimiter, Millis, Operation,
+    Platform, Policy, Quota, Reply, Status, UnixMillis, limiter_fn,
 };
 use tidegate_testing::{NOW, at, failing, key};
 use tidegate_tower::{Charge, RateLimitLayer};
@@ -102,6 +102,35 @@ async fn a_request_that_costs_more_than_its_estimate_leaves_a_debt() {
     let other = [("x-vercel-forwarded-for", "192.0.2.2")];
     let (one, two, three) = tokio::join!(server.get("/", &[CLIENT]), server.get("/", &other), server.get("/", &other));
     assert_eq!([one.status(), two.status(), three.status()], [200, 200, 200]);
+}
+
+/// By the prices of the rules file. A mistake of the handler settles nothing, and what it settles next counts.
+#[tokio::test]
+async fn a_request_is_settled_by_the_prices_of_its_model() {
+    async fn chat(Extension(charge): Extension<Charge>) -> String {
+        let unknown = charge.settle_priced("gpt-larg", &[("input", 2)]).await.unwrap_err();
+        let unpriced = charge.settle_priced("gpt-large", &[("inputs", 2)]).await.unwrap_err();
+        assert_eq!((unknown.kind(), unpriced.kind()), (ErrorKind::Invalid, ErrorKind::Invalid));
+        let settled = charge.settle_priced("gpt-large", &[("input", 4), ("output", 2)]).await.unwrap();
+        let again = charge.settle_priced("gpt-large", &[("input", 1)]).await.unwrap();
+        format!("{} {} {unknown}", settled.binding().remaining().unwrap(), again.is_replay())
+    }
+    let rules = r#"{
+        "prices": { "gpt-large": { "input": 3, "output": 15 } },
+        "limits": { "llm": { "quotas": [{ "algorithm": "token_bucket", "capacity": 100, "refill": 10, "per_ms": 1000 }] } },
+        "rules": [{ "limits": ["llm"], "estimate": 60 }]
+    }"#;
+    let limiter = Arc::new(MemoryLimiter::new());
+    let rules = Rules::parse("rules.json", rules).unwrap();
+    let gate = Gate::new(rules, Arc::clone(&limiter), ClientIpSource::new(Platform::Vercel)).unwrap();
+    let layer = RateLimitLayer::new(gate).unwrap().clock(|| NOW);
+    let server = Server::start(Router::new().route("/", get(chat)).layer(layer)).await;
+    let answer = server.get("/", &[CLIENT]).await;
+    assert!(
+        answer.body().starts_with("58 true ") && answer.body().contains("did you mean \"gpt-large\"?"),
+        "{answer:?}"
+    );
+    assert_eq!(left(&*limiter, NOW).await, Ok(58));
 }
 
 #[tokio::test]
