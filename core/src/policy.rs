@@ -108,7 +108,7 @@ impl Policy {
     /// is not 1 to 32 of the characters `a-z A-Z 0-9 - _ .`, a penalty without another quota of its dimension, two penalties
     /// of one dimension, two concurrency limits that return the cost, and one of them in a policy of several dimensions, two balances, a
     /// balance beside a concurrency limit that returns the cost, and a balance that covers but does not come right after a
-    /// fixed window or a token bucket of its dimension.
+    /// fixed window, a token bucket or a calendar window of its dimension.
     pub fn new(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Result<Self, Error> {
         Self::of(name, quotas.into_iter().collect())
     }
@@ -394,17 +394,11 @@ impl Policy {
             Rule::Concurrency(_) | Rule::Penalty(_) => true,
             // What it covers has its limit, too.
             Rule::Balance(rule) if rule.covers() => true,
-            rule => cost <= rule.limit() + self.covered_by(place),
+            rule => match self.quotas.get(place + 1).map(Quota::rule) {
+                Some(Rule::Balance(balance)) if balance.covers() => cost <= rule.most() + balance.max(),
+                _ => cost <= rule.limit(),
+            },
         })
-    }
-
-    /// The most that a balance adds to the limit of the quota at `place`.
-    #[cfg(feature = "std")]
-    fn covered_by(&self, place: usize) -> u64 {
-        match self.quotas.get(place + 1).map(Quota::rule) {
-            Some(Rule::Balance(rule)) if rule.covers() => rule.max(),
-            _ => 0,
-        }
     }
 
     /// The highest part of a limit that a key of this decision has reached, of those at which its quotas [warn](Quota::warn_at), in percent.
@@ -619,7 +613,7 @@ fn is_penalty(quota: &Quota) -> bool {
 }
 
 /// The quotas that a balance can cover: what they admit is a number of units that only grows with time.
-const COVERABLE: &[&str] = &["fixed_window", "token_bucket"];
+const COVERABLE: &[&str; 3] = &["fixed_window", "token_bucket", "calendar_window"];
 
 /// Checks a balance: it knows what it pays only if there is no other, and only a quota with a count leaves an excess.
 fn balance_fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
@@ -640,12 +634,13 @@ fn balance_fits_beside(quotas: &[Quota], place: usize) -> Result<(), Error> {
     }
     let mut before = quotas[..place].iter().rev();
     let before = before.find(|other| other.dimension() == quota.dimension() && !is_penalty(other));
+    let [others @ .., last] = COVERABLE;
     match before.map(|other| other.rule().name()) {
         Some(name) if COVERABLE.contains(&name) => Ok(()),
         found => Err(Error::invalid(format!(
-            "quotas[{place}].covers: before it in its dimension is {}; write a {} there, or leave this out",
+            "quotas[{place}].covers: before it in its dimension is {}; write a {} or a {last} there, or leave this out",
             found.map_or("no quota".into(), |name| format!("a {name}")),
-            COVERABLE.join(" or a ")
+            others.join(", a ")
         ))),
     }
 }

@@ -140,6 +140,14 @@ impl Rule {
         }
     }
 
+    /// The largest number of units that can ever be left at once: of a calendar window, also those that it has carried over.
+    pub(crate) fn most(&self) -> u64 {
+        match self {
+            Self::CalendarWindow(rule) => rule.limit() + rule.carry_over(),
+            rule => rule.limit(),
+        }
+    }
+
     /// The largest number of units that can be admitted from `first` to `last`, both inclusive; see [`Algorithm::maximum`].
     ///
     /// ```

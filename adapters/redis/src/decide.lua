@@ -267,7 +267,8 @@ for pass = 1, 2 do
     local covered = i < quotas_end - 4 and ARGV[i + 4] == 'ba' and ARGV[i + 7] == '1'
     local due, less = cost, covered and to_balance or 0
     if covered then
-      covered_limit = limit
+      -- A calendar window may have carried some over.
+      covered_limit = limit + (kind == 'cw' and math.floor(ARGV[i + 3] / 1048576) or 0)
     elseif cost > limit + (kind == 'ba' and covered_limit or 0) and kind ~= 'cc' and kind ~= 'pn' then
 --|     if cost > limit and kind ~= 'cc' and kind ~= 'pn' then
 --+ end
@@ -425,16 +426,33 @@ for pass = 1, 2 do
       if returns then
         for _, charge in ipairs(returns) do
           if calendar(unit, last, charge[1]) == ends then
-            used = math.max(used - charge[2], 0)
+--+ balance
+            used = math.max(used - (charge[2] - less), 0)
+--|             used = math.max(used - charge[2], 0)
+--+ end
           end
         end
       end
       if not refund then
-        local charged, full = used + cost, limit + carried
+--+ balance
+        if covered then
+          room = math.max(limit + carried - used, 0)
+          due = math.min(cost, room)
+          owed = cost - due
+        end
+        local charged, full = used + due, limit + carried
+--|         local charged, full = used + cost, limit + carried
+--+ end
         if charged > full then
-          fits = false
+--+ balance
+          fits = covered and fits
+--|           fits = false
+--+ end
           charged = math.max(used, overdraw and math.min(charged, MAX_UNITS) or full)
-        elseif cost > limit then
+--+ balance
+        elseif not covered and cost > limit then
+--|         elseif cost > limit then
+--+ end
           fits = false
         end
         used = charged

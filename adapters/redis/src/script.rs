@@ -53,8 +53,8 @@ impl Script {
             (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
             (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
             (Self::Lending, false) => "03f2bd2d8161a97a981a166128828489a4c5a875",
-            (Self::Balance, false) => "a568ca0046e21def046a7b6a38d7613b374a5540",
-            (Self::Balance, true) => "2629bfc05a45f6c3c51930fecc9e5944ed1e6e1d",
+            (Self::Balance, false) => "b5c014cdaff23c4cbfe4a984ef8c47f170736da9",
+            (Self::Balance, true) => "d08c3d49b8c2021606b315259dc65ea86bbc2942",
             (Self::Lending, true) => "8c19d01ccfa00a887836bd7d443d171571844fb2",
         }
     }

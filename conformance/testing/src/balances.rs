@@ -34,8 +34,10 @@ fn step() -> impl Strategy<Value = Step> {
     let token = || 0..6u8;
     prop_oneof![
         3 => (0..60u64).prop_map(Step::Wait),
+        // A window of a calendar lasts for minutes.
+        1 => (30_000..65_000u64).prop_map(Step::Wait),
         1 => (0..60u64).prop_map(Step::Back),
-        4 => (0..40u8, 1..30u64, prop_oneof![3 => Just(0), 1 => Just(1), 6 => 2..150u64])
+        4 => (0..40u8, 1..30u64, prop_oneof![3 => Just(0), 1 => Just(1), 6 => 2..150u64, 2 => 30_000..200_000u64])
             .prop_map(|(token, units, lasts)| Step::Grant(token, units, lasts)),
         6 => (proptest::option::of(token()), 0..20u64).prop_map(|(token, cost)| Step::Check(token, cost)),
         1 => (0..90u64).prop_map(Step::Peek),
@@ -49,6 +51,11 @@ fn step() -> impl Strategy<Value = Step> {
 pub fn policy() -> impl Strategy<Value = Policy> {
     let included = prop_oneof![
         Just(None),
+        (1..8u64, 0..9u64, 0..3u64, 1..4u64).prop_map(|(limit, carry_over, since, first)| {
+            let (start, length_end) = (NOW.get() / 60_000 - since, 1 << 20);
+            let last = carry_over.min(limit) * length_end + 60;
+            Some(Quota::from_parameters(8, [limit, start * length_end + first, last]).unwrap())
+        }),
         (1..8u64, 1..50u64).prop_map(|(n, w)| Some(Quota::fixed_window(n, Millis::new(w)).unwrap())),
         (1..8u64, 1..4u64, 1..50u64).prop_map(|(n, r, w)| Some(Quota::token_bucket(n, r, Millis::new(w)).unwrap())),
     ];

@@ -215,6 +215,22 @@ impl CalendarWindow {
         CalendarState { end, used: 0, carried }
     }
 
+    /// The time until a window has this many units left, if nothing is charged. The next window has what this one leaves to it, and the
+    /// one after it the most.
+    pub(crate) fn wait_for(&self, state: &CalendarState, now: UnixMillis, units: u64) -> Option<Millis> {
+        let state = self.current(state, now);
+        let left = self.left(&state);
+        if units <= left {
+            return Some(Millis::ZERO);
+        }
+        let never_ends = state.end == UnixMillis::MAX;
+        if units > self.limit + self.carry_over || never_ends {
+            return None;
+        }
+        let starts = if units <= self.limit + left.min(self.carry_over) { state.end } else { self.end_of(state.end) };
+        Some(starts.since(now))
+    }
+
     /// What a state has left of its window.
     const fn left(&self, state: &CalendarState) -> u64 {
         (self.limit + state.carried).saturating_sub(state.used)

@@ -87,7 +87,7 @@ impl Policy {
     /// quota admits nothing, either.
     fn ask_both(&self, covered: usize, state: &PolicyState, now: UnixMillis, cost: u64, owed: u64) -> Step {
         let Some((_, rule, balance)) = self.balance(state) else { return Step::Never };
-        if cost > self.quotas()[covered].rule().limit() + rule.max() {
+        if cost > self.quotas()[covered].rule().most() + rule.max() {
             return Step::Never;
         }
         let is_in_debt = cost == 0 && balance.debt > 0 && self.included(covered, state, now) == 0;
@@ -113,11 +113,11 @@ impl Policy {
         let mut alive = balance.lots.iter().filter(|lot| lot.expires > now);
         loop {
             let lot = alive.next();
-            let Step::Denied { retry_after } = quota.ask(&state.0[covered], now, cost - live.min(cost)) else {
+            let Some(wait) = quota.wait_for(&state.0[covered], now, cost - live.min(cost)) else {
                 // It never admits so much, and after an expiry it would have to admit more.
                 return Step::Busy;
             };
-            let at = from.max(now + retry_after);
+            let at = from.max(now + wait);
             match lot {
                 Some(lot) if at >= lot.expires => {
                     live -= lot.units;

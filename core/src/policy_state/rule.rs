@@ -52,6 +52,19 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.ask(inner, now, cost), Step::Never)
     }
 
+    /// The time until this many units fit, if nothing else is charged, also units that a window has only because it carried some over.
+    /// `None` if they never do.
+    pub(super) fn wait_for(&self, state: &QuotaState, now: UnixMillis, units: u64) -> Option<Millis> {
+        if let (Self::CalendarWindow(rule), QuotaState::Calendar(state)) = (self, state) {
+            return rule.wait_for(state, now, units);
+        }
+        match self.ask(state, now, units) {
+            Step::Admitted { .. } => Some(Millis::ZERO),
+            Step::Denied { retry_after } => Some(retry_after),
+            Step::Busy | Step::Never => None,
+        }
+    }
+
     #[inline]
     pub(super) fn charge(&self, state: &mut QuotaState, now: UnixMillis, cost: u64, id: ChargeId) {
         if let (Self::Concurrency(rule), QuotaState::Slots(state)) = (self, &mut *state) {

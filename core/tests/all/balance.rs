@@ -6,7 +6,7 @@ use std::num::NonZero;
 
 use pollster::block_on;
 use proptest::prelude::*;
-use tidegate_core::algorithm::{Balance, BalanceState, Lot, MAX_UNITS};
+use tidegate_core::algorithm::{Balance, BalanceState, CalendarWindow, Lot, MAX_UNITS};
 use tidegate_core::{
     Charge, ChargeId, Check, DenyCache, Dimensions, Error, ErrorKind, Grant, Key, Keys, Limiter, LimiterExt,
     MemoryLimiter, Millis, Operation, Origin, Policy, PolicyState, Quota, QuotaState, Refund, Rule, Settle, Sharded,
@@ -109,9 +109,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn included() -> impl Strategy<Value = Option<Quota>> {
     prop_oneof![
         Just(None),
+        (1..8u64, 0..9u64, 0..4u64, 1..4u64, 1..4u64).prop_map(|(limit, carry_over, since, first, next)| {
+            let (start, minutes) = (UnixMillis::new(NOW.get() - since * 60_000), |count| Millis::new(count * 60_000));
+            let window = CalendarWindow::new(limit, start, minutes(first), minutes(next), carry_over.min(limit));
+            Some(Rule::CalendarWindow(window.unwrap()).into())
+        }),
         (1..8u64, 1..50u64).prop_map(|(n, w)| Some(Quota::fixed_window(n, Millis::new(w)).unwrap())),
         (1..8u64, 1..4u64, 1..50u64).prop_map(|(n, r, w)| Some(Quota::token_bucket(n, r, Millis::new(w)).unwrap())),
     ]
+}
+
+/// How many milliseconds a step of time has: calendars have no window below a minute.
+fn scale(quota: Option<&Quota>) -> u64 {
+    if matches!(quota.map(Quota::rule), Some(Rule::CalendarWindow(_))) { 3_011 } else { 1 }
+}
+
+/// Charges units one by one: a calendar window admits no cost above its limit, but units that it has carried over.
+fn charge_units(policy: &Policy, state: &mut PolicyState, now: UnixMillis, units: u64) -> bool {
+    (0..units).all(|_| policy.decide(state, now, 1).is_allowed())
 }
 
 struct InFlight {
@@ -128,6 +143,7 @@ proptest! {
     /// A ledger that moves single units decides the same, and what was granted is what was spent, left and expired, less the debt.
     #[test]
     fn every_granted_unit_is_accounted_for(quota in included(), max in 20..60u64, steps in steps()) {
+        let scale = scale(quota.as_ref());
         let policy = quota.clone().map_or_else(|| alone(max), |quota| covered(quota, max));
         let without = quota.map(|quota| Policy::new("without", [quota]).unwrap());
         let (mut state, mut now, mut ledger) = (policy.initial_state(), NOW, Ledger::default());
@@ -136,9 +152,9 @@ proptest! {
         for step in steps {
             ledger.expire(now);
             match step {
-                Step::Wait(ms) => now = now + Millis::new(ms),
+                Step::Wait(ms) => now = now + Millis::new(ms * scale),
                 Step::Grant(units, lasts) => {
-                    let expires = if lasts == 0 { UnixMillis::MAX } else { now + Millis::new(lasts) };
+                    let expires = if lasts == 0 { UnixMillis::MAX } else { now + Millis::new(lasts * scale) };
                     let fits = ledger.live() + units.saturating_sub(ledger.debt) <= max;
                     let before = state.clone();
                     let granted = policy.grant(&mut state, units, expires, now);
@@ -167,7 +183,7 @@ proptest! {
                     prop_assert_eq!(decision.from_balance(), if fits { owed } else { 0 });
                     if fits {
                         if let (Some(policy), Some(state)) = (&without, &mut quota_state) {
-                            prop_assert!(policy.decide(state, now, cost - owed).is_allowed());
+                            prop_assert!(charge_units(policy, state, now, cost - owed));
                         }
                         let taken = ledger.take(owed);
                         ledger.spent += owed;
@@ -201,7 +217,7 @@ proptest! {
                             policy.peek(state, now, 0).binding().remaining().unwrap()
                         });
                         if let (Some(policy), Some(state)) = (&without, &mut quota_state) {
-                            prop_assert!(policy.decide(state, now, more.min(room)).is_allowed());
+                            prop_assert!(charge_units(policy, state, now, more.min(room)));
                         }
                         ledger.take(more - more.min(room));
                         ledger.spent += more - more.min(room);
@@ -228,13 +244,14 @@ proptest! {
     fn a_wait_is_exact_if_nothing_is_granted(
         quota in included(), steps in steps(), cost in 0..15u64
     ) {
+        let scale = scale(quota.as_ref());
         let policy = quota.map_or_else(|| alone(1_000), |quota| covered(quota, 1_000));
         let (mut state, mut now) = (policy.initial_state(), NOW);
         for step in steps {
             match step {
-                Step::Wait(ms) => now = now + Millis::new(ms % 10),
+                Step::Wait(ms) => now = now + Millis::new(ms % 10 * scale),
                 Step::Grant(units, lasts) => {
-                    let expires = if lasts == 0 { UnixMillis::MAX } else { now + Millis::new(lasts) };
+                    let expires = if lasts == 0 { UnixMillis::MAX } else { now + Millis::new(lasts * scale) };
                     let _ = policy.grant(&mut state, units, expires, now);
                 }
                 Step::Check(cost, actual) => {
@@ -251,7 +268,8 @@ proptest! {
         let decision = policy.peek(&state, now, cost);
         match decision.retry_after() {
             Some(wait) => {
-                for waited in 0..wait.get() {
+                let every = usize::try_from(scale).unwrap();
+                for waited in (0..wait.get()).step_by(every).chain([wait.get() - 1]) {
                     let early = policy.peek(&state, now + Millis::new(waited), cost);
                     prop_assert_eq!(early.retry_after(), Some(Millis::new(wait.get() - waited)));
                 }
@@ -259,7 +277,7 @@ proptest! {
             }
             None if decision.status() == Status::Denied => {
                 for waited in 0..500 {
-                    prop_assert!(!policy.peek(&state, now + Millis::new(waited), cost).is_allowed());
+                    prop_assert!(!policy.peek(&state, now + Millis::new(waited * scale), cost).is_allowed());
                 }
             }
             None => {}
@@ -321,6 +339,41 @@ fn a_cost_is_never_admissible_only_beyond_the_limit_and_the_most_of_the_balance(
     assert_eq!(alone(100).peek(&alone(100).initial_state(), NOW, 101).status(), Status::NeverAdmissible);
 }
 
+/// A month with what the last one has left, then credits.
+#[test]
+fn a_month_is_used_with_what_it_has_carried_and_then_the_balance() -> Result<(), Error> {
+    let days = |count: u64| Millis::from_secs(count * 86_400);
+    let (february, march, april) = (NOW, NOW + days(28), NOW + days(28 + 31));
+    let month = Rule::CalendarWindow(CalendarWindow::new(100, february, days(28), days(31), 20)?);
+    let policy = covered(month.into(), 1_000);
+    let mut state = policy.initial_state();
+    policy.grant(&mut state, 500, UnixMillis::MAX, february)?;
+    let left = |state: &PolicyState, now| {
+        let peeked = policy.peek(state, now, 0);
+        [0, 1].map(|place| peeked.quotas()[place].remaining().unwrap())
+    };
+    // More than the limit: 100, 20 that a new key could have carried, and 50 of the balance.
+    let decision = policy.decide(&mut state, february, 170);
+    assert_eq!((decision.is_allowed(), decision.from_balance(), left(&state, february)), (true, 50, [0, 450]));
+    assert_eq!(left(&state, march), [100, 450]);
+    assert_eq!(left(&state, april), [120, 450]);
+    assert!(policy.decide(&mut state, march, 90).is_allowed());
+    assert_eq!(left(&state, april), [110, 450]);
+    // Never more than the limit, what may be carried and the most of the balance.
+    assert_eq!(policy.peek(&state, march, 1_120).status(), Status::Denied);
+    assert_eq!(policy.peek(&state, march, 1_121).status(), Status::NeverAdmissible);
+    // 110 and 450 in April. 120 and 450 after it, when April has left 20.
+    assert_eq!(policy.peek(&state, march, 560).retry_after(), Some(days(31)));
+    assert_eq!(policy.peek(&state, march, 561).retry_after(), Some(days(31 + 31)));
+    assert_eq!(policy.peek(&state, march, 571).retry_after(), None);
+    // A debt is the balance's, and the month begins with what is included.
+    let charge = Charge { id: ChargeId::NONE, at: march, cost: 0 };
+    policy.settle_paid(&mut state, &charge, &[], march, 500);
+    assert_eq!((balance(&state).debt, left(&state, april)), (40, [100, 0]));
+    assert!(policy.decide(&mut state, april, 100).is_allowed());
+    Ok(())
+}
+
 #[test]
 fn a_debt_denies_beyond_the_included_usage_until_a_grant_repays_it() -> Result<(), Error> {
     let policy = daily(10, 100);
@@ -346,7 +399,7 @@ fn a_policy_says_what_is_wrong_with_a_balance() -> Result<(), Error> {
     let wrong = |quotas: Vec<Quota>| Policy::new("api", quotas).unwrap_err().to_string();
     assert_eq!(
         wrong(vec![covers()?, window()?]),
-        "quotas[0].covers: before it in its dimension is no quota; write a fixed_window or a token_bucket there, or leave this out"
+        "quotas[0].covers: before it in its dimension is no quota; write a fixed_window, a token_bucket or a calendar_window there, or leave this out"
     );
     assert!(wrong(vec![Quota::sliding_log(1, MINUTE)?, covers()?]).contains("is a sliding_log; write"));
     assert!(wrong(vec![window()?.by("user")?, covers()?.by("tenant")?]).contains("is no quota"));
