@@ -3,7 +3,7 @@
 #
 #     conformance/setup.sh [--ask] [GROUP]...
 #
-# GROUP is one of redis, npm, cloudflare, spin, fastly, peers and tests. The default is all of them. Most programs are
+# GROUP is one of redis, postgres, npm, cloudflare, spin, fastly, peers and tests. The default is all of them. Most programs are
 # installed in the checkout. Changes elsewhere need consent, which setup/consent.sh describes. With --ask, the script
 # only announces these changes and asks for consent. It exits with 0 if it may make them, and with 1 otherwise.
 #
@@ -12,13 +12,13 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-all="redis npm cloudflare spin fastly peers tests"
+all="redis postgres npm cloudflare spin fastly peers tests"
 groups=
 ask_only=
 for argument; do
     case $argument in
     --ask) ask_only=yes ;;
-    redis | npm | cloudflare | spin | fastly | peers | tests) groups="$groups $argument" ;;
+    redis | postgres | npm | cloudflare | spin | fastly | peers | tests) groups="$groups $argument" ;;
     *)
         echo "setup: $argument is not a group; the groups are $all" >&2
         exit 2

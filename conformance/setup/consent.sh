@@ -14,6 +14,9 @@ changes() {
         has redis-server || packages="$packages redis-server"
         has redis-cli || packages="$packages redis-tools"
     fi
+    if wanted postgres && ! has postgres && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+        packages="$packages postgresql"
+    fi
     if wanted peers; then
         has faketime || packages="$packages faketime"
     fi

@@ -13,7 +13,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 const PLATFORMS: [&str; 5] = ["Cloudflare", "Fastly", "Netlify", "Spin", "Vercel"];
 
 /// What is for any host.
-const FOR_ANY_HOST: [&str; 5] = ["adapters/tower", "adapters/redis", "core/docs", "core/jwt", "core/rules"];
+const FOR_ANY_HOST: [&str; 6] =
+    ["adapters/tower", "adapters/postgres", "adapters/redis", "core/docs", "core/jwt", "core/rules"];
 
 /// The example apps of hosts that are such a platform.
 const ON_PLATFORMS: [(&str, &str); 5] = [
