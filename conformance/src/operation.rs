@@ -12,6 +12,8 @@ pub enum Operation {
     ScriptCall,
     /// A command at Redis: a script, and each command that it runs.
     RedisCommand,
+    /// A statement that a database runs.
+    SqlStatement,
     /// A request to a Durable Object.
     ObjectRequest,
     /// A row that a Durable Object reads.

@@ -55,7 +55,7 @@ fn emulator(target: &str) -> Option<Emulator> {
     Some(match target {
         "memory" | "js-memory" => of(Model::Memory),
         "netlify-blobs" | "deno-kv" => of(Model::Versioned),
-        "redis" | "redis-cluster" | "upstash-rest" | "vercel" | "vercel-node" | "netlify" | "js-redis"
+        "redis" | "postgres" | "redis-cluster" | "upstash-rest" | "vercel" | "vercel-node" | "netlify" | "js-redis"
         | "spin-redis" => of(Model::Exact),
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),

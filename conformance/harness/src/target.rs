@@ -17,6 +17,7 @@ mod memory;
 mod outside;
 #[doc(hidden)]
 pub mod peer;
+mod postgres;
 mod process;
 mod redis;
 pub mod spin;
@@ -62,6 +63,7 @@ pub const ALL: &[&dyn Target] = &[
     &upstash_rest::REST,
     &upstash_rest::LEASED,
     &upstash_rest::GRACED,
+    &postgres::POSTGRES,
     &javascript::VERCEL,
     &javascript::VERCEL_NODE,
     &javascript::NETLIFY,

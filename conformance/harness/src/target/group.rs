@@ -5,6 +5,8 @@
 pub enum Group {
     /// `redis-server` and `redis-cli`.
     Redis,
+    /// PostgreSQL's server.
+    Postgres,
     /// The tools that build and run the npm package.
     Npm,
     /// The tools that build and run a Worker.
@@ -17,13 +19,14 @@ pub enum Group {
 
 impl Group {
     /// All groups in the order of their setup, the quickest first.
-    pub const ALL: &[Self] = &[Self::Redis, Self::Npm, Self::Cloudflare, Self::Spin, Self::Fastly];
+    pub const ALL: &[Self] = &[Self::Redis, Self::Postgres, Self::Npm, Self::Cloudflare, Self::Spin, Self::Fastly];
 
     /// The name on the command line of `conformance/setup.sh`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Redis => "redis",
+            Self::Postgres => "postgres",
             Self::Npm => "npm",
             Self::Cloudflare => "cloudflare",
             Self::Spin => "spin",

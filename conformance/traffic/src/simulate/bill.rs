@@ -44,7 +44,7 @@ const fn is_request(operation: Operation) -> bool {
         | Operation::FastlyOperation
         | Operation::BlobRequest => true,
         // A script call is billed by its commands, and a machine answers for the binding.
-        Operation::ScriptCall | Operation::BindingCall => false,
+        Operation::ScriptCall | Operation::SqlStatement | Operation::BindingCall => false,
         Operation::RedisCommand | Operation::RowRead | Operation::RowWritten | Operation::AlarmSet => false,
     }
 }
