@@ -47,7 +47,7 @@ export const limiters = [
 export const onDenoKv = (kv: DenoKv) => new OnDenoKv({ ...common, policy, kv });
 export const onPostgres = async (client: PostgresClient): Promise<OnPostgres> => {
   await createTable(client, { table: "limits" });
-  return new OnPostgres({ ...common, policy, client, table: "limits", durable: true, prepare: true });
+  return new OnPostgres({ ...common, policy, client, table: "limits", durable: true });
 };
 export class Rows implements VersionedStore {
   readonly name = "rows";

@@ -56,7 +56,6 @@ export class Table implements VersionedStore {
   readonly name = "postgres";
   readonly #client: PostgresClient;
   readonly #table: string;
-  readonly #prepares: boolean;
   readonly #read: string;
   readonly #create: string;
   readonly #update: string;
@@ -65,10 +64,9 @@ export class Table implements VersionedStore {
   /** Where in the table the next sweep begins: at its begin, 0, to its end, 1. */
   #swept = Math.random();
 
-  constructor(client: PostgresClient, table: string, durable: boolean, prepares: boolean) {
+  constructor(client: PostgresClient, table: string, durable: boolean) {
     this.#client = client;
     this.#table = table;
-    this.#prepares = prepares;
     // The lock has a statement that came too late see what it has waited for, and not its snapshot from before.
     const present = `SELECT encode(state, 'hex') FROM ${table} WHERE name = $1 AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE`;
     const commit = durable ? "" : ", set_config('synchronous_commit', 'off', true)";
@@ -135,21 +133,9 @@ export class Table implements VersionedStore {
   }
 
   async #query(text: string, values: unknown[]): Promise<readonly Row[]> {
-    const query = this.#client.query as (this: PostgresClient, first: unknown, values?: unknown[]) => PromiseLike<unknown>;
-    const answer = this.#prepares ? query.call(this.#client, { name: nameOf(text), text, values }) : query.call(this.#client, text, values);
-    return rowsOf(await answer);
+    // Not prepared: a plan that was made while the table was small would scan all of it, until the server's next ANALYZE.
+    return rowsOf(await this.#client.query(text, values));
   }
-}
-
-/** The names of prepared statements. Two texts never share one. */
-const names = new Map<string, string>();
-
-function nameOf(text: string): string {
-  const known = names.get(text);
-  if (known !== undefined) return known;
-  const name = `tidegate_${names.size + 1}`;
-  names.set(text, name);
-  return name;
 }
 
 /** The rows of an answer. Some drivers return them alone. */
