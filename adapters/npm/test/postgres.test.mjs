@@ -1,10 +1,11 @@
 // The package on a PostgreSQL server, through pg.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
 import { after, test } from "node:test";
+import { promisify } from "node:util";
 import { createTable, removeExpired, Tidegate, TidegateError } from "@tidegate/edge/postgres";
 import pg from "pg";
 import { postgresServer } from "./postgres-server.mjs";
@@ -102,6 +103,28 @@ test("500 requests at once of five processes admit exactly the limit", async () 
   const counts = {};
   for (const one of all) counts[one] = (counts[one] ?? 0) + 1;
   assert.deepEqual(counts, { allowed: 137, denied: 363 });
+});
+
+test("the crate counts on the same table, by turns and at once", async () => {
+  const root = path.join(import.meta.dirname, "../../..");
+  execFileSync("cargo", ["build", "--quiet", "--package", "tidegate-postgres", "--example", "limit"], { cwd: root, stdio: "inherit" });
+  const program = path.join(process.env.CARGO_TARGET_DIR ?? path.join(root, "target"), "debug/examples/limit");
+  /** What the crate's example prints of a check of an address. */
+  const crate = async (address) => (await promisify(execFile)(program, [server.url, address])).stdout.trim();
+  // The policy of the example.
+  const tidegate = on(pool, { name: "api", quotas: [{ slidingWindow: { limit: 5, windowMs: 60_000 } }] }, { failMode: "closed" });
+  const own = async (address) => {
+    const { allowed, quotas, error } = await tidegate.limit(`ip:${address}`);
+    return error?.message ?? (allowed ? `admitted, ${quotas[0].remaining} left` : "denied");
+  };
+  const turns = [];
+  for (const ask of [own, crate, own, crate, own]) turns.push(await ask("192.0.2.1"));
+  assert.deepEqual(turns, [4, 3, 2, 1, 0].map((left) => `admitted, ${left} left`));
+  assert.match(await crate("192.0.2.1"), /^denied for /);
+  assert.equal(await own("192.0.2.1"), "denied");
+  const all = await Promise.all(times(24, (nth) => (nth % 4 === 0 ? crate : own)("192.0.2.2")));
+  assert.equal(all.filter((said) => said.startsWith("admitted")).length, 5, all.join("\n"));
+  assert.equal(all.filter((said) => said.startsWith("denied")).length, 19, all.join("\n"));
 });
 
 for (const isolation of ["repeatable read", "serializable"]) {

@@ -21,7 +21,7 @@ function table({ tells = true, took = () => ms(1) } = {}) {
     done.push(what);
     await took(what);
     const present = rows.get(name);
-    if (present?.version !== version) return tells ? { written: false, present } : false;
+    if (present?.version !== version) return tells ? { written: false, ...(present && { present }) } : false;
     rows.set(name, { bytes, version: (versions += 1) });
     return tells ? { written: true, version: versions } : true;
   };
@@ -94,6 +94,27 @@ test("a decision that remembers is one swap, and a denial is always read", async
   assert.equal((await tidegate.limit("user:1")).quotas[0].remaining, 0);
   assert.deepEqual(store.done(), ["update", "update"]);
   assert.deepEqual([tidegate.capabilities.round_trips, limiters(store, 1)().capabilities.round_trips], [1, 2]);
+});
+
+test("a key that returns after its value has expired, or was deleted, takes one or two operations and no pause", async () => {
+  const store = table();
+  const policy = { name: "returns", quotas: [{ fixedWindow: { limit: 9, windowMs: 50 } }] };
+  const tidegate = new Tidegate({ store: { ...store, update: async (...given) => ({ present: null, ...(await store.update(...given)) }) }, remember: true, platform: "direct", failMode: "closed", policy });
+  const { now } = Date;
+  try {
+    await tidegate.limit("user:1");
+    store.rows.clear();
+    store.done();
+    await tidegate.limit("user:1");
+    assert.deepEqual(store.done(), ["update", "create"]);
+    // The window and the slack of other hosts' clocks have passed.
+    Date.now = () => now() + 20_000;
+    store.rows.clear();
+    await tidegate.limit("user:1");
+    assert.deepEqual(store.done(), ["create"]);
+  } finally {
+    Date.now = now;
+  }
 });
 
 test("a peek, a refund and a reset do what they say, also of what is remembered", async () => {

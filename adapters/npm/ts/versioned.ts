@@ -39,6 +39,8 @@ export function pause(): Promise<void> {
 interface Stored {
   readonly text: string | undefined;
   readonly version: unknown;
+  /** When it expires by this host's clock, if it is known. It is then created again. */
+  readonly until?: number;
 }
 
 const NOTHING: Stored = { text: undefined, version: undefined };
@@ -58,6 +60,8 @@ interface Flight {
   lost: number;
   /** The digits on their way to the store. Undefined while it is read. */
   writing: string | undefined;
+  /** How long those are kept. */
+  ttl: number;
   /** The next answer, and what gives it to the calls that join. */
   pending: Promise<unknown>;
   join: (answer: Promise<unknown> | undefined) => void;
@@ -110,10 +114,10 @@ export class Versioned implements Store {
       this.#open.calls.push(call);
       return this.#open.pending;
     }
-    const flight: Flight = { name, policy: question.policy, calls: [call], results: new Map(), taken: 0, lost: 0, writing: undefined, pending: NEVER, join: () => undefined };
+    const flight: Flight = { name, policy: question.policy, calls: [call], results: new Map(), taken: 0, lost: 0, writing: undefined, ttl: 0, pending: NEVER, join: () => undefined };
     call.noted = flight;
     const isKnown = this.#use.remembers && question.kind !== PEEK;
-    return isKnown ? this.#decide(flight, this.#remembered.get(name) ?? NOTHING, false) : this.#read(flight);
+    return isKnown ? this.#decide(flight, this.#recall(name), false) : this.#read(flight);
   }
 
   answered(call: Call, answer: unknown): Promise<unknown> | undefined {
@@ -150,12 +154,12 @@ export class Versioned implements Store {
       }
       const { isWritten, version, present } = swapOf(this.name, answer);
       flight.writing = undefined;
-      if (isWritten) return this.#remember(flight.name, version === undefined ? NOTHING : { text: writing, version });
+      if (isWritten) return this.#remember(flight.name, version === undefined ? NOTHING : { text: writing, version, until: Date.now() + flight.ttl });
       flight.lost += 1;
       flight.results.clear();
       if (flight.lost >= ATTEMPTS_MAX) throw ["contended", `this key changed during each of ${ATTEMPTS_MAX} attempts; retry, or allow more attempts`];
       const isQuick = present !== undefined && flight.lost < ATTEMPTS_AT_ONCE;
-      if (isQuick) this.#decide(flight, { text: hexOf(present.bytes), version: present.version }, true);
+      if (isQuick) this.#decide(flight, present ? { text: hexOf(present.bytes), version: present.version } : NOTHING, true);
       else flight.pending = pause().then(() => this.#store.read(flight.name));
     } catch (thrown) {
       flight.writing = undefined;
@@ -204,7 +208,7 @@ export class Versioned implements Store {
     // A state that is unused by now still has to overwrite the stored one.
     if (text === before) return undefined;
     const ttl = Math.max(expiresAfter(policy, states, earliest) + SLACK_MS, this.#use.ttlMin);
-    flight.writing = text;
+    [flight.writing, flight.ttl] = [text, ttl];
     const { version } = found;
     return (flight.pending = asked(() => (version === undefined ? this.#store.create(name, bytesOf(text), ttl) : this.#store.update(name, bytesOf(text), version, ttl))));
   }
@@ -226,6 +230,11 @@ export class Versioned implements Store {
     this.#open = flight;
     queue.startAll(key, ({ kind, policy }) => kind !== RESET && policy === flight.policy);
     this.#open = undefined;
+  }
+
+  #recall(name: string): Stored {
+    const stored = this.#remembered.get(name);
+    return stored && !(Date.now() >= stored.until!) ? stored : NOTHING;
   }
 
   #remember(name: string, stored: Stored): void {

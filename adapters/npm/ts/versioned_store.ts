@@ -15,9 +15,9 @@ export interface VersionedValue {
  * Whether a write was made. `true`: it was. `false`: another write came first, and nothing was written.
  *
  * A store may say more, and saves trips. After a write, the version of the new value: with the option `remember`, the next decision
- * needs no read. After a write that came too late, the present value: the next attempt needs no read.
+ * needs no read. After a write that came too late, the present value, or null if there is none: the next attempt needs no read.
  */
-export type Swap = boolean | { readonly written: boolean; readonly version?: unknown; readonly present?: VersionedValue | undefined };
+export type Swap = boolean | { readonly written: boolean; readonly version?: unknown; readonly present?: VersionedValue | null | undefined };
 
 /**
  * A store of your own: values under names, each with a version, and a write that is made only if the version is still the same. Most
@@ -81,11 +81,11 @@ export function valueOf(store: string, answer: unknown, by = "read"): VersionedV
 }
 
 /** What a store says of a write. Throws what says nothing. */
-export function swapOf(store: string, answer: unknown): { isWritten: boolean; version?: unknown; present?: VersionedValue | undefined } {
+export function swapOf(store: string, answer: unknown): { isWritten: boolean; version?: unknown; present?: VersionedValue | null | undefined } {
   if (typeof answer === "boolean") return { isWritten: answer };
   const { written, version, present } = Object(answer) as { written?: unknown; version?: unknown; present?: unknown };
   if (written === true) return { isWritten: true, version: version === "" || version === null ? undefined : version };
-  if (written === false) return { isWritten: false, present: valueOf(store, present, "a write") };
+  if (written === false) return { isWritten: false, present: present === null ? null : valueOf(store, present, "a write") };
   throw wrong("refused", store, `a write gave ${shown(answer)} in place of true or false, so nobody knows whether it was made; the request may have been charged`);
 }
 

@@ -108,7 +108,8 @@ export class Table implements VersionedStore {
       const [row = {}] = await this.#query(text, values);
       if (Math.random() * WRITES_OF_A_SWEEP < 1) this.#remove().catch(() => undefined);
       if (Number(row["written"]) === 1) return { written: true, version };
-      return { written: false, present: row["state"] === null ? undefined : valueOf(row) };
+      // A row that another one creates at this moment is in no view of the statement. One that is updated has gone.
+      return { written: false, present: row["state"] === null ? (text === this.#update ? null : undefined) : valueOf(row) };
     } catch (thrown) {
       // Others have changed the row, under an isolation level at which that is an error.
       if (isConflict(thrown)) return false;
