@@ -47,7 +47,7 @@ const EVERYTHING = {
     keys: { org: "org_id", team: "team_id" },
   },
   api_keys: { header: "X-Api-Key", tiers: { "2bb80d537b1da3e38bd30361aa855686": "pro", "4bb80d537b1da3e38bd30361aa855687": "nobody" }, without_tier: ["16367aacb67a4a017c8da8ab95682ccb"] },
-  responses: { format: "problem", spread_retry_after_ms: 5000, draft_6_fields: true, retry_after_ms: true },
+  responses: { format: "problem", spread_retry_after_ms: 5000, draft_6_fields: true, retry_after_ms: true, payment_required: true },
   lists: { allow: ["192.0.2.0/24", "2001:db8::/32", "sub:alice", "key:2bb80d537b1da3e38bd30361aa855686"], deny: ["203.0.113.7", "::ffff:198.51.100.0/120"] },
   stores: {
     default: {

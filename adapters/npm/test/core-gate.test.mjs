@@ -279,7 +279,7 @@ function anyRules(chance, hashes) {
     ...(chance.below(4) && { dimensions: ["tenant"] }),
     ...anySenders(chance, hashes),
     tokens: { algorithms: ["HS256"], keys: { org: chance.pick("org", "/o/0/id") }, ...(chance.below(2) && { issuer: chance.pick("me", ["me", "you"]) }), ...(chance.below(3) === 0 && { audience: ["here"] }), ...(chance.below(2) && { tier: "plan" }), ...(chance.below(4) === 0 && { header: "x-token" }) },
-    ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem"), draft_6_fields: chance.below(2) === 0, retry_after_ms: chance.below(2) === 0 } }),
+    ...(chance.below(3) === 0 && { responses: { format: chance.pick("json", "problem"), draft_6_fields: chance.below(2) === 0, retry_after_ms: chance.below(2) === 0, payment_required: chance.below(2) === 0 } }),
     limits,
     rules,
   };

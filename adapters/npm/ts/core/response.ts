@@ -21,6 +21,8 @@ export interface Look {
   readonly draft6: boolean;
   /** Whether a denial has its wait in milliseconds, too. */
   readonly retryAfterMs: boolean;
+  /** Whether a denial for want of credits is a 402. */
+  readonly paymentRequired?: boolean | undefined;
 }
 
 /** What the client of a decision is sent. */
@@ -29,7 +31,13 @@ export function sent(any: Policy, decision: Decision, look: Look): Sent {
   const [headers, { asProblem }] = [fields(policy, decision, look), look];
   if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
   headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
-  return { status: 429, headers, body: JSON.stringify(asProblem ? problem(policy, decision) : error(policy, decision)) };
+  const status = look.paymentRequired && lacksCredits(policy, decision) ? 402 : 429;
+  return { status, headers, body: JSON.stringify(asProblem ? problem(policy, decision, status) : error(policy, decision)) };
+}
+
+/** Whether a grant would admit the request. Without the store, nobody knows. */
+function lacksCredits({ quotas }: Policy, decision: Decision): boolean {
+  return decision[STATUS] === DENIED && !isOfFallback(decision) && quotas[decision[BINDING]!]?.rule.code === "ba";
 }
 
 /** What the client of a request is sent that was not decided on, because of an error of this kind. `tells` whether a field says so. */
@@ -129,7 +137,7 @@ function isOfFallback(decision: Decision): boolean {
 }
 
 /** A problem of a type of draft 11, section 5. */
-function problem({ quotas }: Policy, decision: Decision) {
+function problem({ quotas }: Policy, decision: Decision, status: number) {
   const binding = quotas[decision[BINDING]!];
   const isExceeded = (nth: number) => nth === decision[BINDING] || statusAt(decision, nth)[1] === 0;
   const [type, title] =
@@ -141,7 +149,7 @@ function problem({ quotas }: Policy, decision: Decision) {
   return {
     type: `https://iana.org/assignments/http-problem-types#${type}`,
     title,
-    status: 429,
+    status,
     "violated-policies": quotas.map(({ name }) => name).filter((_, nth) => isExceeded(nth)),
   };
 }

@@ -81,11 +81,11 @@ function dimensionsOf(list: FileValue): string[] {
 }
 
 function responsesOf(item: FileValue | undefined): Responses {
-  item?.only(["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms"]);
+  item?.only(["format", "spread_retry_after_ms", "draft_6_fields", "retry_after_ms", "payment_required"]);
   const asProblem = item?.choice("format", "json", "problem") === "problem";
   const spreadMs = item?.numberIn("spread_retry_after_ms", 0, SPREAD_MAX) ?? 0;
-  const [draft6, retryAfterMs] = [item?.has("draft_6_fields") ?? false, item?.has("retry_after_ms") ?? false];
-  return { asProblem, spreadMs, draft6, retryAfterMs };
+  const has = (name: string) => item?.has(name) ?? false;
+  return { asProblem, spreadMs, draft6: has("draft_6_fields"), retryAfterMs: has("retry_after_ms"), paymentRequired: has("payment_required") };
 }
 
 /** The header field of API keys, and the place of each valid key's tier. */
