@@ -224,8 +224,9 @@ test("the snippet of the README answers as it says", async () => {
   const gate = gateOf({ limits: { api: { quotas: [quota] } }, rules: [{ limits: ["api"] }] });
   for (let times = 0; times < 3; times++) await gate.check(new Request("https://example.com/"), { subject: "alice" });
   const body_ = code.replace(/^import .*$/m, "");
-  const run = new (async () => {}).constructor("gate", "usageHandler", "usageOf", `${body_}\nreturn [GET, quotas];`);
-  const [GET, quotas] = await run(gate, usageHandler, usageOf);
+  const run = new (async () => {}).constructor("gate", "usageHandler", "usageOf", "request", "session", `${body_}\nreturn [GET, quotas];`);
+  const session = async ({ headers }) => headers.get("x-user");
+  const [GET, quotas] = await run(gate, usageHandler, usageOf, new Request("https://example.com/"), session);
   const { resetAfterMs } = quotas[0];
   const answer = await GET(new Request("https://example.com/usage", { headers: { "x-user": "alice" } }));
   const shown = (text) => text.replace(/"reset_after_ms":\d+/, '"reset_after_ms":0');
