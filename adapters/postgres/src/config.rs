@@ -74,8 +74,11 @@ impl Config {
         self
     }
 
-    /// Whether statements are prepared once for each connection, which is the default. Without, the database parses and plans each one: behind
-    /// a pooler that gives each transaction another connection, and does not know prepared statements.
+    /// Whether statements are prepared once for each connection. Without, which is the default, the database parses and plans each one.
+    ///
+    /// A prepared statement may keep the plan of a small table: if the table grows quickly from a page to many, each swap scans all of it, until
+    /// the database's next `ANALYZE`. So prepare them only for a table that has its size, and not behind a pooler that gives each
+    /// transaction another connection and does not know prepared statements.
     #[must_use]
     pub const fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
@@ -110,7 +113,7 @@ impl From<tokio_postgres::Config> for Config {
             database,
             deadline: Self::DEFAULT_DEADLINE,
             durable: false,
-            prepared: true,
+            prepared: false,
             min_ttl: Millis::ZERO,
             connections: Self::DEFAULT_CONNECTIONS,
         }

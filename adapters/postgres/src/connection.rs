@@ -137,15 +137,17 @@ impl Connections for Own {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let Some(live) = &taken.live else { return Ok(Vec::new()) };
-        let Some(prepared) = live.prepared.get(statement.place).filter(|_| self.config.prepared) else {
-            return query_typed(&live.client, statement, parameters).await;
+        let answer = match live.prepared.get(statement.place).filter(|_| self.config.prepared) {
+            None => query_typed(&live.client, statement, parameters).await,
+            Some(prepared) => {
+                let prepare = || live.client.prepare_typed(statement.sql, statement.types);
+                live.client.query(prepared.get_or_try_init(prepare).await?, parameters).await
+            }
         };
-        let prepare = || live.client.prepare_typed(statement.sql, statement.types);
-        let answer = live.client.query(prepared.get_or_try_init(prepare).await?, parameters).await;
         live.answers.fetch_add(1, Ordering::Relaxed);
         match answer {
             // The table is another one than when this was prepared.
-            Err(error) if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
+            Err(error) if self.config.prepared && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
                 live.is_distrusted.store(true, Ordering::Relaxed);
                 query_typed(&live.client, statement, parameters).await
             }

@@ -25,7 +25,8 @@ pub trait Connections: Send + Sync + 'static {
     /// [`Unavailable`](tidegate_core::ErrorKind::Unavailable) if the database cannot be reached.
     fn get(&self, deadline: Millis) -> impl Future<Output = Result<Self::Connection, Error>> + Send;
 
-    /// Runs a statement. One round trip is enough: prepare it once for a connection, or send it with `query_typed`.
+    /// Runs a statement. Send it with `query_typed`, which takes one round trip: one that is prepared may keep a plan from when the table was
+    /// small.
     ///
     /// # Errors
     /// The client's.
@@ -60,7 +61,6 @@ impl Connections for Arc<Client> {
     }
 }
 
-/// Each statement is prepared once for a connection.
 #[cfg(feature = "deadpool")]
 impl Connections for deadpool_postgres::Pool {
     type Connection = deadpool_postgres::Object;
@@ -77,8 +77,7 @@ impl Connections for deadpool_postgres::Pool {
         statement: Statement,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let prepared = connection.prepare_typed_cached(statement.sql, statement.types).await?;
-        connection.query(&prepared, parameters).await
+        query_typed(connection, statement, parameters).await
     }
 }
 

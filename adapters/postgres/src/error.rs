@@ -12,7 +12,7 @@ use crate::statement::CREATE_TABLE;
 const NO_TABLE: &str =
     "create the table `tidegate`: Postgres::create_table, or the statement in the README of tidegate-postgres";
 const OTHER_TABLE: &str = "the table `tidegate` is not the one in the README of tidegate-postgres; rename or drop it, or set another search_path";
-const PREPARED: &str = "a pooler loses prepared statements: write prepared(false)";
+const PREPARED: &str = "a pooler loses prepared statements: leave out prepared(true)";
 const READ_ONLY: &str = "this database takes no writes; connect to the primary, with target_session_attrs=read-write";
 
 /// Maps an error of a statement, for [`Connections`](crate::Connections) of other pools.

@@ -19,9 +19,9 @@ async fn a_client_of_the_applications_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unprepared_statements_count() {
+async fn prepared_statements_count() {
     let (server, _) = Server::with_table().await;
-    let limiter = Arc::new(Postgres::new(server.config().prepared(false)).unwrap().limiter());
+    let limiter = Arc::new(Postgres::new(server.config().prepared(true)).unwrap().limiter());
     let answers = burst(&[limiter], &per_minute(30), 100).await;
     assert_eq!(admitted(&answers), 30);
 }

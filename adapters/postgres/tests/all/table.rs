@@ -115,3 +115,37 @@ async fn updates_stay_hot() {
     }
     assert!(told.0 >= 1_900 && told.1 * 100 >= told.0 * 95, "{told:?}");
 }
+
+#[tokio::test]
+async fn a_table_that_has_grown_is_not_scanned() {
+    let (server, limiter) = Server::with_table().await;
+    let (policy, client) = (per_minute(1_000_000), server.client().await);
+    let check = async |key: u32| {
+        let key = Key::new(format!("k{key}"));
+        assert!(limiter.check(Check::new(&policy, &key, NOW)).await.unwrap().is_allowed());
+    };
+    // With a page, the planner scans the table.
+    for _ in 0..2 {
+        check(0).await;
+    }
+    client.batch_execute("ANALYZE tidegate").await.unwrap();
+    for _ in 0..20 {
+        check(0).await;
+    }
+    client.batch_execute("ALTER TABLE tidegate SET (autovacuum_enabled = off)").await.unwrap();
+    let many = "INSERT INTO tidegate SELECT 'n' || n, 'x', now() + interval '1 h' FROM generate_series(1, 50000) AS n";
+    client.execute(many, &[]).await.unwrap();
+    let scanned = async || {
+        client.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
+        let scanned = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'tidegate'";
+        client.query_one(scanned, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    for _ in 0..50 {
+        check(0).await;
+    }
+    // The backends tell their statistics when they end.
+    drop(limiter);
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let rows = scanned().await;
+    assert!(rows < 100_000, "{rows} rows were scanned by 50 decisions");
+}
