@@ -69,7 +69,7 @@ if [ "${1-}" = --for-tests ]; then
     mv reference.new reference
 fi
 wait "$finishing"
-node scripts.mjs "$modules/stores/redis/built.js"
+node scripts.mjs "$modules/stores/redis"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$modules" --declarationDir "$new"
 node node_modules/typescript/bin/tsc --project ts/program --outDir "$modules"

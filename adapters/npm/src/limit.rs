@@ -1,7 +1,7 @@
 //! A limiter of one policy, as functions of numbers: what a question asks its store, and what the store's answer means. The host
 //! carries both, so WebAssembly never waits, and needs no promises, closures or objects of JavaScript.
 
-use tidegate_core::{Block, Check, Error, Key, Keys, Millis, Operation, Policy, Refund, Settle, UnixMillis};
+use tidegate_core::{Block, Check, Error, Grant, Key, Keys, Millis, Operation, Policy, Refund, Settle, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use crate::options::{Options, misplaced};
@@ -60,7 +60,7 @@ impl Limit {
         leave_text(&format!(
             concat!(
                 r#"{{"class":"{}","ceiling":"{}{}","held":{},"grace":{},"accuracy":"{}","algorithms":["{}"],"max_quotas":{},"dimensions":"{}","costs":{},"charge_denied":{},"#,
-                r#""peek":{},"refund":{},"reset":{},"block":{},"idempotency":{},"round_trips":{}}}"#,
+                r#""peek":{},"refund":{},"reset":{},"block":{},"grant":{},"idempotency":{},"round_trips":{}}}"#,
             ),
             can.accuracy.name(),
             drift.ceiling,
@@ -77,6 +77,7 @@ impl Limit {
             can.refund,
             can.reset,
             can.block,
+            can.grant,
             can.idempotency,
             can.round_trips,
         ))
@@ -90,7 +91,7 @@ pub(crate) struct Question {
     pub(crate) kind: u32,
     pub(crate) cost: f64,
     pub(crate) now: f64,
-    /// How long a check's token is remembered, when a refund's cost was charged, or how long to block.
+    /// How long a token is remembered, when a refund's cost was charged, or how long to block.
     pub(crate) extra: f64,
 }
 
@@ -98,7 +99,8 @@ pub(crate) struct Question {
 type Answer<'a> = dyn FnMut(Operation<'_>) -> Result<i32, Error> + 'a;
 
 impl Limit {
-    /// Answers a question: 0 check, 1 peek, 2 settle, to what was charged if the cost is negative, 3 refund, 4 block, 5 reset.
+    /// Answers a question: 0 check, 1 peek, 2 settle, to what was charged if the cost is negative, 3 refund, 4 block, 5 reset, 6 grant.
+    /// The token of a grant comes after the instant at which the units expire and a space.
     ///
     /// If no text was pushed, the key is `key`. Otherwise the texts are a token, if there is one, and a key for each dimension of the
     /// policy, in order.
@@ -138,6 +140,13 @@ impl Limit {
                 })
             }
             3 => Operation::Refund(Refund::new(policy, keys, cost, UnixMillis::new(extra), now)),
+            6 => {
+                let (expires, token) = token.and_then(|token| token.split_once(' ')).unwrap_or_default();
+                let expires = UnixMillis::new(expires.parse().unwrap_or_default());
+                Operation::Grant(
+                    Grant::new(policy, keys, cost, token, now).expires(expires).remembered_for(Millis::new(extra)),
+                )
+            }
             4 => Operation::Block(Block::new(policy, keys, Millis::new(extra), now)),
             _ => Operation::Reset { policy, keys },
         };

@@ -43,7 +43,7 @@ impl Store {
 
     #[expect(clippy::unused_self, reason = "the stores have one signature")]
     pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities::EXACT.round_trips(0)
+        Capabilities::EXACT.grant(true).round_trips(0)
     }
 }
 

@@ -7,7 +7,8 @@
 //! | 2, 3, 4 | wait, delay and instant in milliseconds |
 //! | 5 | origin, by its place in [`Origin`] |
 //! | 6 | 1 for a replay, otherwise 0 |
-//! | 7 + 3 n | the n-th quota's limit, what remains, and the milliseconds until its reset |
+//! | 7 | what a balance paid |
+//! | 8 + 3 n | the n-th quota's limit, what remains, and the milliseconds until its reset |
 //!
 //! [`UNKNOWN`] stands for a number that is unknown. Whole numbers up to 2^53 are exact.
 
@@ -20,7 +21,7 @@ const STATUSES: [Status; 3] = [Status::Allowed, Status::Denied, Status::NeverAdm
 const ORIGINS: [Origin; 5] = [Origin::Store, Origin::DenyCache, Origin::Fallback, Origin::Near, Origin::Lease];
 
 /// How many numbers come before those of the quotas.
-pub(crate) const QUOTAS_AT: usize = 7;
+pub(crate) const QUOTAS_AT: usize = 8;
 
 /// How many numbers a quota has.
 pub(crate) const EACH: usize = 3;
@@ -35,6 +36,7 @@ pub(crate) fn put(decision: &Decision, mut set: impl FnMut(usize, f64)) {
     set(4, number(decision.decided_at().get()));
     set(5, f64::from(decision.origin() as u8));
     set(6, if decision.is_replay() { 1.0 } else { 0.0 });
+    set(7, number(decision.from_balance()));
     for (nth, quota) in decision.quotas().iter().enumerate() {
         let at = QUOTAS_AT + EACH * nth;
         set(at, number(quota.limit()));
@@ -54,7 +56,11 @@ pub(crate) fn take(numbers: &[f64]) -> Option<Decision> {
     let place = |number: f64| usize::try_from(whole(number)).ok();
     let (status, origin) = (*STATUSES.get(place(facts[0])?)?, *ORIGINS.get(place(facts[5])?)?);
     let wait = if status == Status::Allowed { Some(whole(facts[3])) } else { known(facts[2]) };
-    let (quotas, decided_at) = (quotas.iter().map(quota), UnixMillis::new(whole(facts[4])));
+    let (mut quotas, decided_at) = (quotas.iter().map(quota).collect::<Vec<_>>(), UnixMillis::new(whole(facts[4])));
+    let payer = quotas.iter_mut().rfind(|quota| quota.reset_after().is_none());
+    if let (Some(payer), paid @ 1..) = (payer, whole(facts[7])) {
+        *payer = payer.paying(paid);
+    }
     let decision = Decision::from_parts(status, wait.map(Millis::new), quotas, place(facts[1])?, decided_at).ok()?;
     Some(decision.with_origin(origin).replayed(facts[6] == 1.0))
 }

@@ -82,6 +82,7 @@ impl Options {
             5 => Concurrency::new(amount, span).map(|rule| Rule::Concurrency(rule.returns_cost(last == 1)).into()),
             6 => Quota::penalty(span, last, Millis::new(amount)),
             8 => Quota::from_parameters(8, [amount, span.get(), last]),
+            9 => Quota::from_parameters(9, [amount, 0, last]),
             _ => Quota::block(Millis::new(amount)),
         };
         let named = |quota: Quota| {

@@ -14,7 +14,7 @@ use crate::shared::{leave, leave_error, leave_number, leave_text, texts, told, w
 const SHOWN_MAX: usize = 200;
 
 /// The scripts, by their numbers.
-const SCRIPTS: [Script; 3] = [Script::General, Script::Plain, Script::Lending];
+const SCRIPTS: [Script; 4] = [Script::General, Script::Plain, Script::Lending, Script::Balance];
 const LENDING: u64 = Script::Lending as u64;
 
 pub(crate) struct Store {
@@ -33,7 +33,7 @@ impl Store {
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
-        let exact = Capabilities::EXACT;
+        let exact = Capabilities::EXACT.grant(true);
         self.borrowing.as_ref().map_or(exact, |borrowing| borrowing.capabilities(exact))
     }
 }
@@ -94,7 +94,9 @@ impl Limit {
                 return Ok(leave(&answer.decision));
             }
             let has_token = matches!(&operation, Operation::Check(check) if check.idempotency.is_some());
-            let tells = self.store.clock == Clock::Server || has_token || matches!(operation, Operation::Settle(_));
+            let tells = self.store.clock == Clock::Server
+                || has_token
+                || matches!(operation, Operation::Settle(_) | Operation::Grant(_));
             match with_bytes(length, |bytes| answer(&operation, tells, script, bytes))? {
                 Some(applied) => {
                     // The package has a decision of a refund and a block, too.

@@ -33,7 +33,7 @@ test("a block is at most as long as the policy says", async () => {
 
 test("a limiter says what its store supports", () => {
   const { capabilities } = new Memory({ ...COMMON, policy: policy("supported") });
-  const yes = ["costs", "charge_denied", "peek", "refund", "reset", "block", "idempotency"];
+  const yes = ["costs", "charge_denied", "peek", "refund", "reset", "block", "grant", "idempotency"];
   assert.deepEqual(Object.keys(capabilities), ["class", "ceiling", "held", "grace", "accuracy", "algorithms", "max_quotas", "dimensions", ...yes, "round_trips"]);
   assert.deepEqual(yes.filter((name) => capabilities[name] !== true), []);
 });

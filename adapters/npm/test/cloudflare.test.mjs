@@ -89,6 +89,44 @@ for (const leases of [false, true]) {
   });
 }
 
+test("Durable Objects grant once and spend each unit once, and those without credits say which class to export", async () => {
+  const module = (object) => `
+import { env } from "cloudflare:workers";
+import { Tidegate } from "@tidegate/edge/cloudflare";
+import { balance } from "@tidegate/edge/credits";
+export { TidegateObject } from "${object}";
+const quotas = [{ fixedWindow: { limit: 10, windowMs: 86_400_000 } }, balance({ max: 1_000, covers: true })];
+const tidegate = new Tidegate({ namespace: env.TIDEGATE, failMode: "closed", onError: () => {}, policy: { name: "api", quotas } });
+export default {
+  async fetch(request) {
+    const { pathname, searchParams } = new URL(request.url);
+    try {
+      const verdict = await (pathname === "/grant"
+        ? tidegate.grant("user", 50, { token: searchParams.get("order") })
+        : pathname === "/settle"
+          ? tidegate.check(request, { key: "user", estimate: 9 }).then((verdict) => tidegate.settle(verdict, { cost: 4 }))
+          : tidegate.limit("user", { cost: 5 }));
+      return Response.json([verdict.outcome, verdict.replayed, verdict.fromBalance, verdict.quotas.map(({ remaining }) => remaining), verdict.error?.message]);
+    } catch (error) {
+      return Response.json([error.kind, error.message]);
+    }
+  },
+};`;
+  const { ask } = await worker(module("@tidegate/edge/credits/cloudflare"), OBJECT);
+  const told = async (url) => JSON.parse((await ask(url)).body);
+  const granted = await Promise.all(Array.from({ length: 20 }, () => told("/grant?order=1")));
+  assert.deepEqual(granted.filter(([, replayed]) => !replayed), [["allowed", false, 0, [10, 50], null]]);
+  const spent = await Promise.all(Array.from({ length: 30 }, () => told("/")));
+  assert.deepEqual(counted(spent.map(([outcome, , fromBalance]) => `${outcome} ${fromBalance}`)), { "allowed 0": 2, "allowed 5": 10, "denied 0": 18 });
+  assert.deepEqual(await told("/grant?order=2"), ["allowed", false, 0, [0, 50], null]);
+  assert.deepEqual(await told("/settle"), ["allowed", false, 0, [0, 46], null]);
+  assert.deepEqual(await told("/grant?order=2"), ["allowed", true, 0, [0, 46], null]);
+
+  const plain = await worker(module("@tidegate/edge/cloudflare"), OBJECT);
+  const message = 'durable object: this class has no balances; export TidegateObject of "@tidegate/edge/credits/cloudflare"';
+  assert.deepEqual(JSON.parse((await plain.ask("/grant?order=1")).body), ["unsupported", message]);
+});
+
 test("Durable Objects count in the months of a zone, by their own clock and by the caller's", async () => {
   const { ask } = await worker(
     `

@@ -205,7 +205,7 @@ class Pair {
 function numbers({ outcome, decision: [binding, wait, delay, at, origin, replay, ...counts] }) {
   const facts = [["allowed", "denied", "never_admissible"].indexOf(outcome), binding, wait ?? -1, delay, at];
   const quotas = counts.filter((_, place) => place % 4 > 0).map((count) => count ?? -1);
-  return [...facts, ["store", "deny_cache", "fallback", "near", "lease"].indexOf(origin), Number(replay), ...quotas];
+  return [...facts, ["store", "deny_cache", "fallback", "near", "lease"].indexOf(origin), Number(replay), 0, ...quotas];
 }
 
 function leaseOf(limit) {
@@ -254,7 +254,7 @@ function answered(chance, [verb, , [, , , , quotas], , , now], isDown) {
   const wait = status === 1 ? (chance.once(10) ? -1 : chance.below(chance.from([10, 2_000, 9_000, 9_000]))) : -1;
   const counts = () => [chance.below(50), chance.once(5) ? -1 : chance.below(9_000)];
   const origin = chance.once(8) ? chance.from(status === 0 ? [4] : [1, 4]) : 0;
-  const facts = [status, chance.below(quotas.length), wait, status === 0 ? chance.below(3) : 0, now - chance.below(3), origin, Number(chance.once(6))];
+  const facts = [status, chance.below(quotas.length), wait, status === 0 ? chance.below(3) : 0, now - chance.below(3), origin, Number(chance.once(6)), 0];
   return [...facts, ...quotas.flatMap(() => [1 + chance.below(50), ...(chance.once(5) ? [-1, -1] : counts())])];
 }
 
@@ -306,8 +306,8 @@ test("the same is asked of the stores, and decided, for any order of checks, set
   for (const one of wanted) assert.ok(seen[one] > STEPS / 2_000, JSON.stringify(seen));
 });
 
-const WAITING = [1, 0, 5_000, 0, NOW, 0, 0, 20, 0, 5_000];
-const ADMITTED = [0, 0, -1, 0, NOW, 0, 0, 20, 19, 5_000];
+const WAITING = [1, 0, 5_000, 0, NOW, 0, 0, 0, 20, 0, 5_000];
+const ADMITTED = [0, 0, -1, 0, NOW, 0, 0, 0, 20, 19, 5_000];
 
 test("a denial that was on its way while a charge was settled is not remembered", async () => {
   const pair = new Pair();

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { addressOf, written as textOfAddress } from "../modules/core/address.js";
 import { TidegateError } from "../modules/error.js";
 import { calendarWindows } from "../modules/gate/calendar.js";
+import { balances } from "../modules/gate/credits.js";
 import { limitsFromData } from "../modules/gate/limits.js";
 import { pricesOf } from "../modules/gate/rules/prices.js";
 import { warnAt } from "../modules/gate/warn-at.js";
@@ -83,6 +84,7 @@ const EVERYTHING = {
     pair: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: ["ip", "ja4"] }, { algorithm: "block", cap_ms: 1000, by: ["ip", "ja4"] }, { algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "tenant" }], group_by: ["ip", "ja4"] },
     login: { quotas: [{ algorithm: "fixed_window", limit: 5, window_ms: 1000, by: "ip" }, { algorithm: "block", cap_ms: 1000, by: "ip" }] },
     org: { quotas: [{ algorithm: "fixed_window", limit: 9, window_ms: 1000, by: "org", limit_from: { application: "org", max: 90 } }, { algorithm: "fixed_window", limit: 90, window_ms: 1000, by: "global" }] },
+    paid: { quotas: [{ algorithm: "sliding_log", limit: 5, window_ms: 60000, by: "user" }, { algorithm: "token_bucket", capacity: 100, refill: 1, per_ms: 1000, by: "user" }, { algorithm: "balance", max: 100000, covers: true, by: "user", name: "credits" }] },
     lent: { quotas: [{ algorithm: "token_bucket", capacity: 1000, refill: 100, per_ms: 1000 }], lease: { slice: 20, lifetime_ms: 500, grace: 2 } },
   },
   prices: { "gpt-large": { input: 3, output: 15, cached: 0 }, "claude/mini": { input: 1 } },
@@ -112,6 +114,7 @@ const BUCKET = { algorithm: "token_bucket", capacity: 5, refill: 1, per_ms: 1000
 const SLOTS = { algorithm: "concurrency", limit: 5, lifetime_ms: 1000 };
 const MONTH = { algorithm: "calendar_window", limit: 5, every: "month" };
 const PENALTY = { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 };
+const CREDITS = { algorithm: "balance", max: 50 };
 
 /** Rules with these limits: each its quotas and its other fields. */
 const limited = (limits, rules = [{ limits: Object.keys(limits) }], more = {}) => ({
@@ -147,7 +150,7 @@ const MISTAKES = [
   from(FROM, WINDOW, { tiers: { pro: { quotas: [{ ...WINDOW, limit: 30, limit_from: FROM }] } } }),
   from(FROM, WINDOW, { tiers: { pro: { quotas: [WINDOW] }, all: { unlimited: true }, free: { quotas: [{ ...BUCKET, limit_from: { ...FROM, max: 5 } }] } } }),
   ...[[], [0], [101], [80, 80], [100, 80], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.5], ["80"], 80, null, [1e3], { at: 80 }].map((warn_at) => limited({ a: [[{ ...WINDOW, warn_at }]] })),
-  ...[SLOTS, BUCKET, LOG, PENALTY, { algorithm: "block", cap_ms: 5 }].map((quota) => limited({ a: [[WINDOW, { ...quota, name: "other", warn_at: [50] }]] })),
+  ...[SLOTS, BUCKET, LOG, PENALTY, CREDITS, { algorithm: "block", cap_ms: 5 }].map((quota) => limited({ a: [[WINDOW, { ...quota, name: "other", warn_at: [50] }]] })),
   ...[{ lease: true }, { lease: false }, { charge_denied: true }, { group_by: "ip", charge_denied: true }, { warn_at: [80] }].map((fields) => limited({ a: [[{ ...WINDOW, warn_at: [80] }], fields] })),
   limited({ a: [[WINDOW], { lease: true, tiers: { pro: { quotas: [{ ...WINDOW, warn_at: [80] }] } } }] }),
   limited({ a: [[WINDOW], { charge_denied: true, tiers: { pro: { quotas: [{ ...WINDOW, warn_at: [80] }] } } }] }),
@@ -185,6 +188,12 @@ const MISTAKES = [
   limited({ a: [[WINDOW, { ...SLOTS, returns_cost: true, by: "ip" }]] }),
   limited({ a: [[{ ...SLOTS, returns_cost: true }]], b: [[WINDOW]] }),
   limited({ a: [[{ ...SLOTS, returns_cost: true }]] }),
+  ...[{ max: 0 }, { max: 2 ** 51 + 1 }, { max: 1.5 }, { max: "x" }, { max: undefined }, { covers: false }, { covers: true }, { covers: 1 }, { limit: 5 }, { limit_from: FROM }, { warn_at: [50] }].map((more) => limited({ a: [[WINDOW, { ...CREDITS, ...more, name: "credits" }]] })),
+  ...[WINDOW, BUCKET, LOG, SLOTS, PENALTY, MONTH].flatMap((quota) => [[quota, { ...CREDITS, covers: true }], [{ ...quota, warn_at: [50] }, { ...CREDITS, covers: true }], [{ ...quota, by: "ip" }, { ...CREDITS, covers: true }]]).map((quotas) => limited({ a: [quotas] })),
+  ...[[CREDITS, CREDITS], [{ ...SLOTS, returns_cost: true }, CREDITS], [CREDITS, WINDOW, { ...CREDITS, name: "other" }], [WINDOW, { ...CREDITS, covers: true }, LOG], [{ ...WINDOW, warn_at: [50] }, CREDITS], [WINDOW, { ...LOG, warn_at: [50] }, WINDOW, { ...CREDITS, covers: true }]].map((quotas) => limited({ a: [quotas.map((quota, nth) => ({ ...quota, name: `q${nth}` }))] })),
+  limited({ a: [[CREDITS]], b: [[{ ...CREDITS, name: "c" }]] }),
+  limited({ a: [[WINDOW, { ...CREDITS, covers: true }], { lease: true }] }),
+  limited({ a: [[WINDOW, { ...CREDITS, covers: true }]] }, undefined, { overrides: { "sub:x": { a: { limit: 5 } } } }),
   ...[[PENALTY], [WINDOW, PENALTY, PENALTY], [PENALTY, WINDOW], [{ algorithm: "block", cap_ms: 5 }], [WINDOW, PENALTY, { algorithm: "block", cap_ms: 5 }]].map((quotas) => limited({ a: [quotas] })),
   ...[8, 9].map((length) => limited({ a: [Array.from({ length }, () => WINDOW)] })),
   limited({ a: [Array.from({ length: 5 }, () => WINDOW)], b: [Array.from({ length: 4 }, () => WINDOW)] }),
@@ -265,6 +274,8 @@ const VALUES = [
   { algorithm: "penalty", base_ms: 5, factor: 2, cap_ms: 50 },
   { algorithm: "block", cap_ms: 50 },
   { algorithm: "calendar_window", limit: 2, every: "day", carry_over: 1 },
+  { algorithm: "balance" },
+  { algorithm: "balance", max: 20, covers: true },
   { algorithm: "fixed_window", limit: 2, window_ms: 5, by: "ip" },
   { algorithm: "fixed_window", limit: 2, window_ms: 5, name: "own" },
 ];
@@ -333,7 +344,7 @@ function outcome(run) {
 }
 
 function rulesOf(text) {
-  const rules = compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()());
+  const rules = compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()(), balances);
   pricesOf(rules.prices);
   return rules;
 }

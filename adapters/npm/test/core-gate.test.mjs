@@ -55,7 +55,7 @@ class Script {
     const status = chance.pick(0, 0, 0, 1, 1, 2);
     const counts = Array.from({ length: quotas }, () => [chance.below(100), ...chance.pick([-1, -1], [chance.below(50), chance.pick(-1, chance.below(90_000))])]);
     const wait = status === 1 && chance.below(5) ? 1 + chance.below(60_000) : -1;
-    return [status, chance.below(quotas), wait, status === 0 ? chance.below(2) * 20 : 0, now + chance.below(3), chance.below(5), chance.below(2), ...counts.flat()];
+    return [status, chance.below(quotas), wait, status === 0 ? chance.below(2) * 20 : 0, now + chance.below(3), chance.below(5), chance.below(2), 0, ...counts.flat()];
   }
 }
 

@@ -157,11 +157,11 @@ class Bridge {
   }
 
   numbers(quotas) {
-    return [...new Float64Array(this.glue.memory().buffer, this.glue.numbersAt(), 7 + 3 * quotas)];
+    return [...new Float64Array(this.glue.memory().buffer, this.glue.numbersAt(), 8 + 3 * quotas)];
   }
 
   get extra() {
-    return new Float64Array(this.glue.memory().buffer, this.glue.numbersAt(), 32)[31];
+    return new Float64Array(this.glue.memory().buffer, this.glue.numbersAt(), 33)[32];
   }
 }
 
@@ -233,7 +233,7 @@ function replyOf(text, quotas) {
   };
   const [binding, decidedAt, delay] = [small(), small(), small()];
   const wait = flags & 8 ? small() : UNKNOWN;
-  const decision = [flags & 3, binding, wait, delay, decidedAt, 0, Number((flags & 4) !== 0)];
+  const decision = [flags & 3, binding, wait, delay, decidedAt, 0, Number((flags & 4) !== 0), 0];
   for (let nth = 0; nth < quotas; nth++) decision.push(small(), small() - 1, small() - 1);
   return { decision, granted, deniesFor };
 }

@@ -12,7 +12,9 @@ import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { Core } from "../modules/limiter_core.js";
 import { TidegateError } from "../modules/error.js";
 import { Policy } from "../modules/core/policy.js";
-import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { BALANCES } from "../modules/balances.js";
+import { PAID, REPLAY } from "../modules/decision_numbers.js";
+import { BLOCK, CHECK, GRANT, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Counter } from "../modules/stores/cloudflare/counter.js";
 import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
@@ -28,7 +30,7 @@ const STEPS = Number(process.env.STEPS ?? 5_000);
 
 const START = 1_800_000_000_000;
 const YEAR = 31_536_000_000;
-const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, PENALTY, BY_HAND, CALENDAR] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+const [FIXED, SLIDING, LOG, BUCKET, LEAKY, SLOTS, PENALTY, BY_HAND, CALENDAR, BALANCE] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /** Numbers that look random, and are the same each time (mulberry32). */
 class Random {
@@ -114,8 +116,8 @@ function left(returned) {
   throw [text.slice(0, end), text.slice(end + 1)];
 }
 
-const numbers = (quotas) => [...new Float64Array(glue.memory().buffer, glue.numbersAt(), 7 + 3 * quotas)];
-const oneMore = () => new Float64Array(glue.memory().buffer, glue.numbersAt(), 32)[31];
+const numbers = (quotas) => [...new Float64Array(glue.memory().buffer, glue.numbersAt(), 8 + 3 * quotas)];
+const oneMore = () => new Float64Array(glue.memory().buffer, glue.numbersAt(), 33)[32];
 
 /** The options of a policy of these quotas. */
 const optionsWith = (...quotas) => ({
@@ -152,8 +154,8 @@ class RustLimiter {
   }
 
   /** The name of an object and what it is asked, if it is, and the number of the call. That is negative if nobody waits for the answer. */
-  ask({ kind, key, others, token, cost, now, extra }) {
-    const texts = [...(token === undefined ? [] : [token]), ...others];
+  ask({ kind, key, others, token, cost, now, extra, expires }) {
+    const texts = [...(token === undefined ? [] : [kind === GRANT ? `${expires} ${token}` : token]), ...others];
     if (texts.length > 0) for (const text of [...texts, key]) push(text);
     const asked = left(this.#limit.ask(kind, texts.length > 0 ? 0 : write(key), cost, now, extra));
     return { asked, call: oneMore() };
@@ -305,7 +307,7 @@ class RustCounter {
   }
 }
 
-const ownCounter = (storage) => new Counter(new Rows(storage), storage.alarm);
+const ownCounter = (storage) => new Counter(new Rows(storage), storage.alarm, BALANCES);
 
 /** A decision that was read, or the kind of an error. No decision has numbers that no double tells apart. */
 const shown = ({ value, kind }) => value?.map((number) => Math.min(number, 2 ** 53)) ?? kind;
@@ -443,6 +445,8 @@ function quotaOf(random, algorithm, isSmall) {
       return calendarQuota((end) => random.below(end), START, amount);
     case BY_HAND:
       return { algorithm, amount: random.size(YEAR), span: 0 };
+    case BALANCE:
+      return { algorithm, amount: random.pick(20, 1_000, random.size(MAX_UNITS)), span: 0, part: BALANCES };
     default:
       return { algorithm, amount, span };
   }
@@ -456,18 +460,28 @@ function policyOf(random, name) {
   const [lendable, counting] = [[FIXED, SLIDING, BUCKET, CALENDAR], [FIXED, SLIDING, LOG, BUCKET, LEAKY, CALENDAR]];
   const algorithms = { any: [...counting, SLOTS, PENALTY, BY_HAND], lent: lendable, gate: counting };
   const quotas = Array.from({ length: count }, () => quotaOf(random, random.pick(...algorithms[kind]), isSmall));
+  const hasBalance = kind === "any" && count < 7 && random.chance(0.4);
+  const included = hasBalance && random.chance(0.7) ? [quotaOf(random, random.pick(FIXED, BUCKET), isSmall)] : [];
+  if (hasBalance) quotas.splice(random.below(count + 1), 0, ...included, { ...quotaOf(random, BALANCE, isSmall), refill: included.length });
   const options = { ...optionsWith(...quotas), name, chargeDenied: kind !== "lent" && random.chance(0.2) };
   if (kind === "any") {
     const dimensions = random.pick([undefined], [undefined], ["user"], ["user", "tenant"], ["user", "tenant", undefined, "x"]);
     for (const quota of options.quotas) quota.by = random.pick(...dimensions);
-    if (dimensions.length > 1) options.groupBy = options.quotas.at(-1).by;
+    // What a balance covers counts by its key.
+    options.quotas.forEach((quota, nth) => quota.algorithm === BALANCE && quota.refill === 1 && (quota.by = options.quotas[nth - 1].by));
+    const isGrouped = !hasBalance || new Set(options.quotas.map(({ by }) => by)).size > 1;
+    if (dimensions.length > 1 && isGrouped) options.groupBy = options.quotas.at(-1).by;
   } else if (kind === "gate") {
     // Its policies are in order: what blocks is the last.
-    if (count < 8 && random.chance(0.3)) options.quotas.push({ ...options.quotas[0], ...quotaOf(random, BY_HAND, false), refill: 0, calendar: undefined });
+    if (count < 8 && random.chance(0.3)) options.quotas.push({ ...options.quotas[0], ...quotaOf(random, BY_HAND, false), refill: 0, part: undefined });
     options.quotas.forEach((quota, nth) => Object.assign(quota, { name: `q${nth}`, by: "k" }));
     options.scopes = options.quotas.map((_, nth) => `${name}@${Math.floor(Math.min(nth, count - 1) / 2)}`).join(",");
     if (random.chance(0.5)) options.placeByKey = true;
-    else options.groupAt = 0;
+    else {
+      // A group has its own dimension.
+      options.quotas.forEach((quota, nth) => (quota.by = options.scopes.split(",")[nth].split("@")[1]));
+      options.groupAt = 0;
+    }
   }
   return options;
 }
@@ -576,14 +590,15 @@ class World {
 
   #question({ quotas }, dimensions) {
     const random = this.#random;
-    const kind = random.pick(...Array(12).fill(CHECK), PEEK, PEEK, SETTLE, SETTLE, REFUND, REFUND, BLOCK, BLOCK, RESET);
+    const kind = random.pick(...Array(12).fill(CHECK), PEEK, PEEK, SETTLE, SETTLE, REFUND, REFUND, BLOCK, BLOCK, RESET, ...(quotas.some(({ algorithm }) => algorithm === BALANCE) ? Array(8).fill(GRANT) : []));
     const question = ask(kind, random.pick(this.#now, this.#now, this.#now, this.#now - random.size(2_000), this.#now + random.size(2_000)));
     // Dimensions of one name have one key.
     const keys = new Map(dimensions.map((name) => [name, random.pick(...this.#keys)]));
     const others = dimensions.map((name) => keys.get(name));
     Object.assign(question, { key: others.pop(), others, cost: costOf(random, { quotas }) });
     const [holds, instants] = [quotas.some(({ algorithm }) => algorithm === SLOTS), [this.#now, this.#clock, MAX_INSTANT, Number.MAX_SAFE_INTEGER]];
-    if (kind === SETTLE || (kind === CHECK && random.chance(holds ? 0.95 : 0.3))) question.token = random.pick(...this.#tokens);
+    if (kind === GRANT) [question.cost, question.expires] = [random.pick(random.below(30), random.size(MAX_UNITS)), random.pick(MAX_INSTANT, bounded(question.now + random.pick(1, -1, 1, 1, 1) * random.size(200_000)))];
+    if (kind === SETTLE || kind === GRANT || (kind === CHECK && random.chance(holds ? 0.95 : 0.3))) question.token = random.pick(...this.#tokens);
     if (kind === SETTLE && random.chance(0.4)) question.cost = -1;
     if (kind === BLOCK || question.token !== undefined) question.extra = spanOf(random);
     if (kind === REFUND) question.extra = random.chance(0.3) ? Math.max(this.#now - random.size(100_000), 0) : random.pick(...instants);
@@ -608,6 +623,8 @@ class World {
     const answer = objects.answer(text, this.#clock);
     this.#saw({ "0400": "plain", "0401": "granted", "0402": "denied for" }[answer.slice(0, 4)] ?? kindOf(answer));
     const [read, known] = [tried(() => own.read(question, answer)), tried(() => rust.read(question, answer))];
+    if (read.value?.[PAID] > 0) this.#saw("paid");
+    if (read.value && question.kind === GRANT && !read.value[REPLAY]) this.#saw("granted units");
     if (known.kind === "corrupt") assert.equal(read.kind, known.kind);
     else assert.deepEqual(read, known, `${answer}: ${JSON.stringify(question)}`);
     // What cannot be read stays so until a reset.
@@ -870,7 +887,7 @@ describe("Durable Objects", () => {
       }
       return world.steps;
     });
-    const kinds = ["plain", "granted", "denied for", "400 token_reused", "400 unknown_charge", "500 corrupt", "500 refused", "limiter invalid"];
+    const kinds = ["plain", "granted", "denied for", "paid", "granted units", "400 token_reused", "400 unknown_charge", "500 corrupt", "500 refused", "limiter invalid"];
     for (const kind of kinds) assert.ok(seen[kind] > STEPS / 1_000, `${kind}: ${JSON.stringify(seen)}`);
   });
 
@@ -971,7 +988,7 @@ describe("Durable Objects", () => {
     const entries = Array.from({ length: 40 }, (_, nth) => little(START + nth) + little(1, 4)).join("");
     const row = `${(START + YEAR).toString(16).padStart(12, "0")}.13${little(40, 4)}${entries}`;
     const about = (kind, nth) => ({ ...ask(kind, START), key: `user:${nth}` });
-    for (let nth = 0; nth < 5_000; nth++) objects.write(own.core.storage(about(CHECK, nth)).rows[0], row);
+    for (let nth = 0; nth < 5_000; nth++) objects.write(own.core.storage({ ...about(CHECK, nth), policy: own.core.policy }).rows[0], row);
     const asks = (kind, nth) => objects.answer(own.ask(about(kind, nth)).split("?")[1], START + 1_000);
     // One is looked at all the time.
     for (let nth = 0; nth < 5_000; nth++) nth % 20 === 0 ? asks(PEEK, 3) : asks(nth % 7 === 0 ? CHECK : PEEK, nth);

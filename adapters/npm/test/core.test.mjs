@@ -4,13 +4,16 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { sha256 } from "../modules/core/sha256.js";
-import { block, copied, decide, refund, unused } from "../modules/core/decide.js";
+import { block, copied, decide, grant, refund, unused } from "../modules/core/decide.js";
 import { EXACT } from "../modules/core/capabilities.js";
+import { PAID } from "../modules/decision_numbers.js";
 import { bytesOf, hexOf } from "../modules/core/codec.js";
 import { Core } from "../modules/limiter_core.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { TidegateError } from "../modules/error.js";
-import { BLOCK, CHECK, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
+import { MAX_INSTANT } from "../modules/core/arithmetic.js";
+import { BALANCES } from "../modules/balances.js";
+import { BLOCK, CHECK, GRANT, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Memory } from "../modules/stores/memory/memory.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { called } from "../modules/store.js";
@@ -26,6 +29,8 @@ const versioned = await started("versioned");
 memory.seed(1, 2, 3, 4);
 
 const KINDS = [CHECK, CHECK, CHECK, CHECK, CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET];
+/** Those of a policy with a balance. */
+const KINDS_OF_BALANCE = [...KINDS, GRANT, GRANT, GRANT, SETTLE];
 
 /** What is thrown, as [kind, message] in JavaScript's names. */
 function thrown(run) {
@@ -52,11 +57,18 @@ function clockOf(chance, { quotas }) {
   return now <= latestKnown(quotas) ? now : USUAL_NOW;
 }
 
+/** A balance, and what it covers. Both count by one key. */
+function paying(chance) {
+  const own = { ...quota(chance, false, 9), amount: chance.from([1, 20, 1_000, 2 ** 51]) };
+  if (chance.once(3)) return [own];
+  const included = quota(chance, false, chance.from([0, 3]));
+  return [{ ...included, name: undefined }, { ...own, refill: 1, name: undefined, by: included.by }];
+}
+
 let named = 0;
 
 /** A quota with numbers that are small, usual, or as large as they can be. */
-function quota(chance, isWild) {
-  const algorithm = chance.below(9);
+function quota(chance, isWild, algorithm = chance.below(isWild ? 10 : 9)) {
   const span = chance.from([1, 7, 1_000, 1_000, 60_000, 60_000, 3_600_000, 86_400_000, 2 ** 31]);
   const most = 2 ** 51 / span;
   const amount = chance.once(8) ? Math.floor(most / chance.from([1, 2, 3, 1_000])) : 1 + chance.below(chance.from([3, 10, 100]));
@@ -72,6 +84,7 @@ function quota(chance, isWild) {
     { amount: cap, span: least, refill: 1 + chance.below(4) },
     { amount: cap, span: 0, refill: 0 },
     calendarQuota((end) => chance.below(end), chance.from([USUAL_NOW, USUAL_NOW, LAST_NOW]), Math.min(amount, 2 ** 51)),
+    { amount: Math.min(amount, 2 ** 51), span: 0, refill: Number(isWild && chance.once(2)), part: BALANCES },
   ][algorithm];
   const wild = isWild && chance.once(4) ? { amount: chance.from([0, 1, 2 ** 51, 2 ** 51 + 1, 2 ** 53 - 1]), span: chance.from([0, 1, 2 ** 51, 2 ** 52]) } : {};
   const name = chance.once(6) ? chance.from(["a", "b", "c-1", "Über", "", "x".repeat(33)].slice(0, isWild ? 6 : 3)) : undefined;
@@ -86,12 +99,15 @@ const lookOf = (problem) => ({ problem, look: { asProblem: problem, draft6: fals
 function options(chance, isWild = false) {
   const count = isWild && chance.once(20) ? chance.from([0, 9]) : chance.once(2) ? 1 : 1 + chance.below(5);
   const quotas = Array.from({ length: count }, () => quota(chance, isWild));
+  if (!isWild && chance.once(3)) quotas.splice(chance.below(count + 1), 0, ...paying(chance));
   const name = isWild && chance.once(10) ? chance.from(["", "a b", "é"]) : `p${(named += 1)}`;
   const ofGate = !isWild && chance.once(5) && quotas.length > 0;
   const first = quotas[0]?.by;
+  // With a balance, the core asks for the key of a group by its name.
+  const isGrouped = quotas.every(({ algorithm }) => algorithm !== 9) || new Set(quotas.map(({ by }) => by)).size > 1;
   return {
     ...{ platform: "cloudflare", ipv6Prefix: 64, trustTrueClientIp: false, ...lookOf(chance.once(3)), failedOpenHeader: true },
-    ...{ name, chargeDenied: chance.once(5), groupBy: !ofGate && chance.once(4) ? (first ?? chance.from(["user", "nobody", ""])) : undefined },
+    ...{ name, chargeDenied: chance.once(5), groupBy: !ofGate && isGrouped && chance.once(4) ? (first ?? chance.from(["user", "nobody", ""])) : undefined },
     ...{ scopes: ofGate ? quotas.map((_, nth) => `${name}@${Math.floor(nth / 2)}`).join(",") : undefined, groupAt: ofGate && chance.once(3) ? 0 : -1, placeByKey: ofGate && chance.once(3) },
     quotas: ofGate ? quotas.map((quota, nth) => ({ ...quota, name: `${name}-${nth}`, by: ["", "", "b", "b"][nth] ?? "b" })) : quotas,
   };
@@ -110,7 +126,8 @@ function text(chance) {
 
 /** `tokens` is empty if only those that hold slots have one. */
 function question(chance, core, now, keys, tokens) {
-  const asked = ask(chance.from(tokens.length > 0 ? KINDS : KINDS.filter((kind) => kind !== SETTLE)), now);
+  const kinds = core.policy.balance ? KINDS_OF_BALANCE : KINDS;
+  const asked = ask(chance.from(tokens.length > 0 ? kinds : kinds.filter((kind) => kind !== SETTLE)), now);
   const chosen = core.dimensions.map(() => chance.from(keys));
   asked.policy = core.policy;
   asked.key = chosen.pop();
@@ -119,6 +136,11 @@ function question(chance, core, now, keys, tokens) {
   if (asked.kind === SETTLE && chance.once(4)) asked.cost = -1;
   if (asked.kind === SETTLE || (asked.kind === CHECK && tokens.length > 0 && (chance.once(4) || core.policy.holdsSlots))) asked.token = chance.from(tokens);
   if (asked.kind === CHECK && asked.token) asked.extra = chance.from([0, 1, 1_000, 600_000, 2 ** 53 - 1]);
+  if (asked.kind === GRANT) {
+    [asked.token, asked.extra] = [chance.from(["g1", "g2", "g3", "t1", `g${chance.below(1_000)}`, " "]), chance.from([0, 1, 1_000, 2 ** 40])];
+    asked.cost = chance.once(4) ? chance.from([0, 2 ** 51, 2 ** 51 + 1, 1_000]) : 1 + chance.below(40);
+    asked.expires = chance.once(2) ? MAX_INSTANT : Math.min(asked.now + chance.from([0, 1, chance.below(100), chance.below(100_000), 60_000]), MAX_INSTANT);
+  }
   if (asked.kind === REFUND) asked.extra = Math.max(asked.now - chance.below(chance.from([2, 2_000, 100_000])), 0);
   if (asked.kind === BLOCK) asked.extra = chance.from([0, 1, 1_000, 60_000, 2 ** 53 - 1]);
   return asked;
@@ -226,12 +248,15 @@ test("memory: the same decisions, responses and errors", () => {
       const place = () => `seed ${SEED}: ${JSON.stringify(chosen)}\n${history.slice(-20).map((one) => JSON.stringify(one)).join("\n")}\n${mine.message} | ${other.message}`;
       assert.equal(mine.kind, other.kind, place());
       counts[mine.kind ?? kind] = (counts[mine.kind ?? kind] ?? 0) + 1;
+      if (mine.kind) assert.equal(mine.message, other.message, place());
       if (mine.kind || kind === REFUND || kind === BLOCK || kind === RESET) continue;
       assert.deepEqual(mine.value, other.value, place());
+      if (kind === CHECK && mine.value[PAID] > 0) counts.paid = (counts.paid ?? 0) + 1;
       if (nth % 4 === 0) assert.deepEqual({ ...core.sent(mine.value) }, reference.sent(other.value), place());
     }
   }
-  for (const kind of [...KINDS, "invalid", "token_reused", "unknown_charge"]) assert.ok(counts[kind] > 0, `${kind} came never`);
+  assert.ok(counts.paid > STEPS / 1_000, JSON.stringify(counts));
+  for (const kind of [...KINDS_OF_BALANCE, "invalid", "token_reused", "unknown_charge"]) assert.ok(counts[kind] > 0, `${kind} came never`);
 });
 
 test("responses to requests that were not decided on", () => {
@@ -248,6 +273,7 @@ function written(core, states) {
     const state = states[nth];
     if (code === "sl") return `sl1${state.entries.map(({ at, units }) => ` ${at}:${units}`).join("")};`;
     if (code === "cc") return `cc1${state.slots.map(({ id, at, cost }) => ` ${id}:${at}:${cost}`).join("")};`;
+    if (code === "ba") return `ba1 ${state.debt}${state.lots.map(({ units, expires }) => ` ${units}:${expires}`).join("")};`;
     if (code === "pn") return `pn1 ${state.strikes} ${state.until}${state.length > 0 ? ` ${state.length}` : ""};`;
     return `${code}1 ${Object.values(state).join(" ")};`;
   }).join("");
@@ -271,7 +297,8 @@ test("Redis: the same commands, and answers mean the same", () => {
       const asked = question(chance, core, now, keys, tokens);
       const { kind, cost, now: at, extra } = asked;
       const place = () => `seed ${SEED}: ${JSON.stringify(chosen)} ${JSON.stringify(asked)}`;
-      const isLent = chance.once(20);
+      // A balance is not lent.
+      const isLent = chance.once(20) && !core.policy.balance;
       const mine = thrown(() => {
         core.verify(asked);
         const script = isLent && kind !== RESET ? 2 : scriptFor(asked, wire, false);
@@ -290,7 +317,11 @@ test("Redis: the same commands, and answers mean the same", () => {
       let state = states && !chance.once(5) ? written(core, states) : "";
       if (chance.once(12)) state = garbled(chance, state);
       const verdict = chance.from(["a", "a", "d", "r", "x"].slice(0, chance.once(10) ? 5 : 3));
-      const told = isTimeless || asked.token !== undefined ? `@${Math.max(now - (isTimeless ? chance.below(3) : 0), 0)} ${kind === SETTLE ? 0 : cost} ` : "";
+      // What a balance pays of the check, or something else.
+      const pays = core.policy.balance && kind === CHECK ? decide(core.policy, states ? copied(core.policy.quotas, states) : unused(core.policy), now, cost)[PAID] : 0;
+      const paid = core.policy.balance && chance.once(8) ? chance.below(3) : pays;
+      const tells = isTimeless || asked.token !== undefined || paid > 0;
+      const told = tells ? `@${Math.max(now - (isTimeless && paid === 0 ? chance.below(3) : 0), 0)} ${kind === SETTLE || kind === GRANT ? 0 : cost}${paid > 0 ? `+${paid}` : ""} ` : "";
       const answers = chance.once(20) ? chance.from(["", "a", "nonsense", `${verdict}@1`, `${verdict}${state}`]) : verdict + told + state;
       const read = thrown(() => answer(core, asked, script, wire, answers));
       const expected = thrown(() => {
@@ -301,11 +332,12 @@ test("Redis: the same commands, and answers mean the same", () => {
       // One verdict of two is wrong: try the other, too.
       assert.equal(read.kind, expected.kind, `${place()} ${JSON.stringify(answers)}\n${read.message}\n${expected.message}`);
       assert.deepEqual(read.value, expected.value, `${place()} ${JSON.stringify(answers)}`);
+      if (read.value?.[PAID] > 0) counts.paid = (counts.paid ?? 0) + 1;
       counts[read.kind ?? "read"] = (counts[read.kind ?? "read"] ?? 0) + 1;
       states = stepped(core, asked, states, now);
     }
   }
-  assert.ok(counts.read > STEPS / 10 && counts.corrupt > STEPS / 200, JSON.stringify(counts));
+  assert.ok(counts.read > STEPS / 10 && counts.corrupt > STEPS / 200 && counts.paid > STEPS / 1_000, JSON.stringify(counts));
 });
 
 test("stores with conditional writes: the same names, values and decisions", () => {
@@ -372,6 +404,7 @@ function stepped(core, asked, states, now) {
   const after = states ? copied(core.policy.quotas, states) : unused(core.policy);
   if (asked.kind === CHECK) decide(core.policy, after, now, asked.cost, core.chargeId(asked));
   if (asked.kind === REFUND) refund(core.policy, after, asked.extra, now, asked.cost);
+  if (asked.kind === GRANT) thrown(() => grant(core.policy, after, now, asked.cost, asked.expires));
   if (asked.kind === BLOCK) block(core.policy, after, now, asked.extra);
   return after;
 }

@@ -51,6 +51,7 @@ const TAKES = {
   "./testing": { Tidegate: (more) => new entries["./testing"].Tidegate({ policy, ...more }) },
   "./gate": { Gate: (more) => gateOf(entries["./gate"], more) },
   "./calendar": { calendarWindow: (more) => entries["./calendar"].calendarWindow({ limit: 1, every: "day", ...more }) },
+  "./credits": { balance: (more) => entries["./credits"].balance(more) },
   "./gate/toml": { Gate: (more) => gateOf(entries["./gate/toml"], more) },
   "./gate/busiest": { busiest: (more) => entries["./gate/busiest"].busiest(more) },
   "./gate/usage": { usageHandler: (more) => entries["./gate/usage"].usageHandler(gate, more), nodeUsageHandler: (more) => entries["./gate/usage"].nodeUsageHandler(gate, more) },
@@ -63,7 +64,7 @@ const TAKES = {
   "./node": limits("./node"),
   "./express-rate-limit": { TidegateStore: (more) => new entries["./express-rate-limit"].TidegateStore(tidegate, more) },
 };
-const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "Prices", "usageOf", "Usage", "warnAt", "warningsMeter", "analyticsEngine", "jsonLines", "openTelemetry"];
+const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "balances", "Prices", "usageOf", "Usage", "warnAt", "warningsMeter", "analyticsEngine", "jsonLines", "openTelemetry"];
 
 test("whatever takes options refuses an unknown one", () => {
   for (const [entry, exported] of Object.entries(entries)) {

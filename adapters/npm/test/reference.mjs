@@ -3,11 +3,11 @@
 import { readFileSync } from "node:fs";
 import { GIVEN_WINDOWS } from "../modules/core/algorithms/calendar_window.js";
 import { MAX_INSTANT } from "../modules/core/arithmetic.js";
-import { ask as question } from "../modules/question.js";
+import { ask as question, GRANT } from "../modules/question.js";
 import { called } from "../modules/store.js";
 
-/** The most numbers of a decision: 7, and 3 for each of 8 quotas. One more number follows. */
-const NUMBERS_MAX = 31;
+/** The most numbers of a decision: 8, and 3 for each of 8 quotas. One more number follows. */
+const NUMBERS_MAX = 32;
 
 /** The seed of a test's choices: a fresh one, or that of the environment. It is printed, so that a failure can be repeated. */
 export function seeded() {
@@ -52,7 +52,7 @@ export class Reference {
     for (const one of given) this.push(one === undefined ? one : String(typeof one === "boolean" ? Number(one) : one));
     this.limit = engine.Limit.make();
     if (!this.limit) throw this.error(-1 - this.extra);
-    this.count = 7 + 3 * quotas.length;
+    this.count = 8 + 3 * quotas.length;
   }
 
   /** The numbers of the last decision. */
@@ -109,10 +109,10 @@ export class Reference {
     return this.text(this.limit.text(which));
   }
 
-  /** Passes the keys and the token of a question. Returns the length of a key that is alone. */
-  pass({ key, others, token }) {
+  /** Passes the keys and the token of a question, that of a grant after the instant at which its units expire. Returns the length of a key that is alone. */
+  pass({ kind, key, others, token, expires }) {
     if (token === undefined && others.length === 0) return this.write(key);
-    if (token !== undefined) this.push(token);
+    if (token !== undefined) this.push(kind === GRANT ? `${expires} ${token}` : token);
     for (const other of others) this.push(other);
     this.push(key);
     return 0;
@@ -180,7 +180,7 @@ export function calendarQuota(below, now, amount) {
   const [first, next] = [from(1, 1, 7, 60, 1_440, 43_200, 2 ** 20 - 1), from(144_000, 525_600, 2 ** 20 - 1)];
   const start = Math.min(Math.floor(now / 60_000) + from(-first, -below(first + 1), below(2 * first), below(60)), Math.floor(2 ** 48 / 60_000));
   const carryOver = from(0, 1, amount, below(amount + 1));
-  return { algorithm: 8, amount, span: Math.max(start, 0) * 2 ** 20 + first, refill: Math.min(carryOver, 2 ** 32 - 1) * 2 ** 20 + next, calendar: GIVEN_WINDOWS };
+  return { algorithm: 8, amount, span: Math.max(start, 0) * 2 ** 20 + first, refill: Math.min(carryOver, 2 ** 32 - 1) * 2 ** 20 + next, part: GIVEN_WINDOWS };
 }
 
 /** The latest instant whose windows are known: the core does not decide later. The package always decides by the window of an instant. */

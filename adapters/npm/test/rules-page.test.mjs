@@ -6,7 +6,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Tidegate } from "@tidegate/edge";
 import { calendarWindow } from "@tidegate/edge/calendar";
+import { balance } from "@tidegate/edge/credits";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
+import { balances } from "@tidegate/edge/gate/credits";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
 import { warnAt } from "@tidegate/edge/gate/warn-at";
 import { Gate } from "@tidegate/edge/gate/toml";
@@ -28,7 +30,7 @@ function read(file) {
     return new Tidegate({ url: "https://example.upstash.io", token: "none", ...limit });
   };
   try {
-    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt() });
+    const gate = Gate.fromRules(file, { platform: "direct", stores: { main: store, memory: store, location: store }, keys: jwks, limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt() });
     return { warnings: gate.warnings, policies };
   } catch (error) {
     throw new Error(`${error.message} in\n${file}`);
@@ -69,26 +71,18 @@ test("a quota in a rules file is the one beside it in the options", () => {
   const pairs = Array.from(page.matchAll(/^\| `(\{ algorithm.*?)` \| `(.*?)` \|$/gm), ([, file, options]) => [file, options]);
   assert.equal(pairs.length, 10);
   for (const [file, written] of pairs) {
-    if (file.includes("balance")) {
-      const unsupported = /balance.* not supported by this package yet/;
-      assert.throws(() => read(`[limits.api]\nquotas = [${file}]\n[[rules]]\nlimits = ["api"]`), unsupported);
-      const policy = { name: "api", quotas: [new Function(`return (${written});`)()] };
-      const options = { url: "https://example.upstash.io", token: "none", platform: "direct", failMode: "closed", policy };
-      assert.throws(() => new Tidegate(options), unsupported);
-      continue;
-    }
     const other = file.includes("penalty") ? ', { algorithm = "fixed_window", limit = 5, window_ms = 1_000 }' : "";
     const { policies } = read(`[limits.api]\nquotas = [${file}${other}]\n[[rules]]\nlimits = ["api"]`);
     const options = new Function(`return (${written});`)();
     const [algorithm] = Object.keys(options);
     assert.equal(policies.length, 1);
-    // The numbers of a calendar window are those of an instant, and its options are read by a function.
-    const isCalendar = algorithm === "calendarWindow";
-    if (!isCalendar) {
+    // The options of a calendar window and a balance are read by functions.
+    const made = { calendarWindow, balance }[algorithm]?.(options[algorithm]);
+    if (!made) {
       const found = policies[0].quotas.find((quota) => quota[algorithm]);
       assert.deepEqual(found?.[algorithm], options[algorithm]);
     }
-    const quotas = isCalendar ? [calendarWindow(options.calendarWindow)] : other ? [options, "5 / s"] : [options];
+    const quotas = made ? [made] : other ? [options, "5 / s"] : [options];
     assert.ok(new Tidegate({ url: "https://example.upstash.io", token: "none", platform: "direct", failMode: "closed", policy: { name: "api", quotas } }));
   }
 });

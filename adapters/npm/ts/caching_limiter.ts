@@ -3,13 +3,13 @@ import { anyRule } from "./core/algorithms/make_algorithm.js";
 import type { Capabilities } from "./core/capabilities.js";
 import { type Bounds, DenyCache } from "./deny_cache.js";
 import type { Ready } from "./limiter.js";
-import type { Core } from "./limiter_core.js";
+import type { StoreCore } from "./limiter_core.js";
 import { RemoteLimiter } from "./remote_limiter.js";
 import type { Store } from "./store.js";
 
-/** A limiter that calls a store of any policies, and may remember how long that denies a key. */
+/** A limiter that calls a store of any policies, and may remember how long that denies a key. `Core` is made for what the store can. */
 export abstract class CachingLimiter extends RemoteLimiter {
-  protected constructor(options: Ready & Bounds & CallOptions, capabilities: Capabilities, storeOf: (core: Core) => Store) {
-    super(options, capabilities, anyRule, storeOf, (store) => (options.holdMs > 0 ? new DenyCache(store, options) : store));
+  protected constructor(options: Ready & Bounds & CallOptions, capabilities: Capabilities, Core: typeof StoreCore, storeOf: (core: StoreCore) => Store) {
+    super(options, () => new Core(options, capabilities, anyRule), storeOf, (store) => (options.holdMs > 0 ? new DenyCache(store, options) : store));
   }
 }

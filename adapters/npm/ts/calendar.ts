@@ -3,10 +3,10 @@ import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "./core
 import { hasZone, noAnchor, noZone } from "./core/zone.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
-import { type CalendarQuota, READY } from "./policy.js";
+import { type LoadedQuota, READY } from "./policy.js";
 
 export type { Every } from "./core/calendar.js";
-export type { CalendarQuota } from "./policy.js";
+export type { LoadedQuota } from "./policy.js";
 
 /** A quota of a calendar: see `calendarWindow`. */
 export interface CalendarOptions {
@@ -43,7 +43,7 @@ export interface CalendarOptions {
  *
  * If the zone, the anchor or the unit changes, what was used stays counted until the old window ends or the new one does.
  */
-export function calendarWindow(options: CalendarOptions): CalendarQuota {
+export function calendarWindow(options: CalendarOptions): LoadedQuota {
   const fields = new Fields(options, "", ["limit", "every", "zone", "anchor", "carryOver", "name", "by"]);
   const limit = fields.need("limit", fields.whole("limit"), "a whole number");
   const every = fields.need("every", fields.choice("every", EVERY), EVERY.join(" or "));

@@ -1,5 +1,5 @@
 /** The places of a decision's numbers, as in `src/numbers.rs`. From `QUOTAS` on, each quota has `EACH`. */
-export const [STATUS, BINDING, WAIT, DELAY, AT, ORIGIN, REPLAY, QUOTAS, EACH] = [0, 1, 2, 3, 4, 5, 6, 7, 3] as const;
+export const [STATUS, BINDING, WAIT, DELAY, AT, ORIGIN, REPLAY, PAID, QUOTAS, EACH] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 3] as const;
 
 /** In place of a number that is not known. */
 export const UNKNOWN = -1;

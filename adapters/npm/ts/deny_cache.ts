@@ -2,7 +2,7 @@ import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import { AT, DENIED, EACH, FROM_DENY_CACHE, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "./decision_numbers.js";
 import type { Layer } from "./layer.js";
-import { CHECK, type Question, SETTLE, timed } from "./question.js";
+import { CHECK, GRANT, type Question, SETTLE, timed } from "./question.js";
 
 /** How long a denial is remembered at most, and how many are. */
 export interface Bounds {
@@ -96,7 +96,7 @@ export class DenyCache implements Layer {
   /** Forgets the denials that may not hold any more: of several keys all, because others may share one of them, and be denied by it. */
   #forget(question: Question): void {
     this.#forgotten += 1;
-    if (question.policy.dimensions.length > 1) this.#denials.clear();
+    if (question.kind === GRANT || question.policy.dimensions.length > 1) this.#denials.clear();
     else this.#denials.delete(nameOf(question));
   }
 }

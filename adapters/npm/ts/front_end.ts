@@ -6,8 +6,8 @@ import { whole } from "./fields.js";
 import type { Layer } from "./layer.js";
 import { type FailureLog, TELL } from "./log.js";
 import type { Operation } from "./options.js";
-import { ask, SETTLE, WHAT_WAS_CHARGED } from "./question.js";
-import { type Held, outcomeOf, Verdict } from "./verdict.js";
+import { ask, type Question, SETTLE, WHAT_WAS_CHARGED } from "./question.js";
+import { type Held, outcomeOf, Verdict, type VerdictParts } from "./verdict.js";
 
 /** How long a charge can be settled unless the application says otherwise: ten minutes. */
 export const SETTLE_WITHIN_MS = 600_000;
@@ -134,11 +134,15 @@ export abstract class FrontEnd {
         throw failure;
       }
       const [{ policy }] = held as [Held];
-      const names = held.length === 1 ? policy.names : undefined;
-      const told = { outcome: outcomeOf(decision!), decision, names, sent: (decision: Decision) => sent(policy, decision, this.look) };
-      return new Verdict({ ...told, rule, keys: verdict.key ?? verdict.keys, charge, held });
+      const told = standing({ policy, keys: verdict.key ?? verdict.keys }, decision!, this.look);
+      return new Verdict({ ...told, names: held.length === 1 ? policy.names : undefined, rule, charge, held });
     });
   }
+}
+
+/** What is told of the counts of keys. */
+export function standing({ policy, keys }: Pick<Question, "policy" | "keys">, decision: Decision, look: Look): VerdictParts {
+  return { outcome: outcomeOf(decision), decision, names: policy.names, keys, sent: (decision) => sent(policy, decision, look) };
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Runner } from "./calls.js";
 import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
-import { current } from "./core/policy.js";
+import { current, type Dimension } from "./core/policy.js";
 import { invalid, type TidegateError } from "./error.js";
 import { text } from "./fields.js";
 import type { ExactCore } from "./limiter_core.js";
@@ -54,18 +54,18 @@ export class PolicyLayer implements Layer {
   /** Writes the key of each dimension of the policy into a question. */
   #address(question: Question): void {
     if (this.#broken) throw this.#broken;
-    const names = this.#core.dimensions;
     const { keys, policy } = question;
+    const { dimensions } = policy;
     // The number of a limit may differ. What is counted may not.
     if (policy.id !== this.#core.policy.id) throw ["corrupt", `it counts by "${this.#core.policy.id}", and is asked by "${policy.id}"`];
     if (typeof keys !== "object") {
       question.key = text("key", keys);
-      if (names.length > 1) throw invalid("keys", `missing; write ${written(names)}`);
+      if (dimensions.length > 1) throw invalid("keys", `missing; write ${written(dimensions)}`);
       return;
     }
-    const others = names.map((name) => {
+    const others = dimensions.map(({ name }) => {
       const place = `keys.${name}`;
-      if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(names)}`);
+      if (!Object.hasOwn(keys, name)) throw invalid(place, `missing; write ${written(dimensions)}`);
       return text(place, keys[name]);
     });
     question.key = others.pop()!;
@@ -74,6 +74,6 @@ export class PolicyLayer implements Layer {
 }
 
 /** Keys of these dimensions, as a caller would write them. */
-export function written(names: readonly string[]): string {
-  return `keys: { ${names.map((name) => name || '""').join(", ")} }`;
+export function written(dimensions: readonly Dimension[]): string {
+  return `keys: { ${dimensions.map(({ name }) => name || '""').join(", ")} }`;
 }

@@ -1,5 +1,5 @@
 import { handle } from "./calls.js";
-import type { Core } from "./limiter_core.js";
+import type { StoreCore } from "./limiter_core.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
@@ -34,7 +34,7 @@ const TOLD_AT_ONCE_MAX = 256;
 /** A store that is asked in words, and may lend. `T` is what it is asked. */
 export abstract class Asking<T> implements Store {
   abstract readonly name: string;
-  protected readonly core: Core;
+  protected readonly core: StoreCore;
   readonly #words: Words<Asked<T>>;
   /** What this isolate or process has borrowed, with a question about each key. */
   readonly #borrowers: Borrowers<Question> | undefined;
@@ -45,7 +45,7 @@ export abstract class Asking<T> implements Store {
   /** Until when another request waits for what can be told together. A platform may drop it, if it was cancelled. */
   #pausesUntil = 0;
 
-  constructor(core: Core, { isTimeless, slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
+  constructor(core: StoreCore, { isTimeless, slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
     this.core = core;
     const wrong = canLend(core.policy) && tooMuchGrace(grace, [core.policy]);
     if (wrong) throw invalid("leases.grace", wrong);

@@ -4,13 +4,15 @@ import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { Policy } from "./core/policy.js";
 import type { Look } from "./core/response.js";
+import { balanceOf } from "./core/valid_question.js";
 import { invalid, needsPeer, TidegateError } from "./error.js";
 import { text, whole } from "./fields.js";
-import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS } from "./front_end.js";
+import { FrontEnd, notRequest, readNow, readPart, SETTLE_WITHIN_MS, standing } from "./front_end.js";
+import type { GrantOptions } from "./granting.js";
 import { LAYER, type Layer, written } from "./layer.js";
 import type { Common, ExactCore } from "./limiter_core.js";
 import type { Identity, Options } from "./options.js";
-import { ask, BLOCK, CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
+import { ask, BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET } from "./question.js";
 import type { Keys } from "./core/key.js";
 import { type Held, outcomeOf, Verdict } from "./verdict.js";
 
@@ -117,11 +119,7 @@ export abstract class Limiter extends FrontEnd {
    *     const { allowed, retryAfterMs } = await tidegate.limit("user:42", { cost: 3 });
    */
   limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
-    try {
-      return this.#decide(undefined, this.#named(key, options));
-    } catch (thrown) {
-      return Promise.resolve(this.#undecided(CHECK, undefined, undefined, thrown));
-    }
+    return Promise.resolve(this.begin(key, options, false, (asked) => this.#decide(undefined, asked)));
   }
 
   /**
@@ -169,6 +167,23 @@ export abstract class Limiter extends FrontEnd {
     });
   }
 
+  /**
+   * Adds units to the balance of a key, once for each token, and returns what a request of cost 0 would get then:
+   *
+   *     const policy = { name: "api", quotas: [{ fixedWindow: { limit: 1_000, windowMs: 86_400_000 } }, balance({ covers: true })] };
+   *     await tidegate.grant("user:42", 5_000, { token: "order-1817" });
+   *
+   * Of several dimensions, it needs the key of the balance's only. After an error, repeat it with its token. A repeated one is `replayed`.
+   * Throws a `TidegateError`: `invalid` if the balance would pass its `max`, and `token_reused` if the token is of other units.
+   */
+  grant(keys: string | Keys, units: number, options: GrantOptions): Promise<Verdict> {
+    return this.told("grant", async () => {
+      const { policy } = this.#core;
+      const asked = balanceOf(policy).parts.ask({ ...ask(GRANT, policy, Date.now()), keys }, units, options);
+      return new Verdict(standing(asked, await this[LAYER].ask(asked), this.look));
+    });
+  }
+
   /** Whether the policy has a concurrency limit, so that each admitted request holds a slot until it is released. */
   get holdsSlots(): boolean {
     return this.#core.policy.holdsSlots;
@@ -195,12 +210,12 @@ export abstract class Limiter extends FrontEnd {
     if (this.#options.broken) throw this.#options.broken;
   }
 
-  /** Decides like `limit` at once, if the store is in memory. */
-  protected decideNow(key: string | Keys, options: LimitOptions | undefined): Verdict {
+  /** Decides about a key by its question. A store that answers at once keeps no question, so one serves for all without options. */
+  protected begin<T>(key: string | Keys, options: LimitOptions | undefined, isAtOnce: boolean, decide: (asked: Question) => T): T | Verdict {
     let asked: Question | undefined;
     try {
-      asked = this.#named(key, options, this.#plain);
-      return this.#decided(undefined, asked, this[LAYER].known!(asked)!);
+      asked = this.#named(key, options, isAtOnce ? this.#plain : undefined);
+      return decide(asked);
     } catch (thrown) {
       return this.#undecided(CHECK, undefined, asked, thrown);
     }
@@ -249,12 +264,12 @@ export abstract class Limiter extends FrontEnd {
 
   #decide(request: Request | undefined, asked: Question): Promise<Verdict> {
     return this[LAYER].ask(asked).then(
-      (decision) => this.#decided(request, asked, decision),
+      (decision) => this.verdictOf(request, asked, decision),
       (thrown) => this.#undecided(asked.kind, request, asked, thrown),
     );
   }
 
-  #decided(request: Request | undefined, { kind, keys, token, cost }: Question, decision: Decision): Verdict {
+  protected verdictOf(request: Request | undefined, { kind, keys, token, cost }: Question, decision: Decision): Verdict {
     const core = this.#core;
     const charge = token === undefined ? undefined : { token, cost };
     const { names, holdsSlots } = core.policy;
@@ -286,7 +301,7 @@ export abstract class Limiter extends FrontEnd {
     const names = this.#core.dimensions;
     if (keys === undefined && names.length === 1) return key ?? this.#sender(request, peer);
     if (!names.includes("") || Object.hasOwn(keys ?? {}, "")) {
-      if (key !== undefined) throw invalid("key", `no quota counts by it; write ${written(names)}`);
+      if (key !== undefined) throw invalid("key", `no quota counts by it; write ${written(this.#core.policy.dimensions)}`);
       return keys ?? {};
     }
     const sender = key ?? this.#sender(request, peer);

@@ -1,12 +1,12 @@
 import { AddressSource } from "./core/address.js";
-import { type Capabilities, supports, supportsPolicy } from "./core/capabilities.js";
+import { type Capabilities, need, supports, supportsDimensions, supportsPolicy } from "./core/capabilities.js";
 import { type Decision, NO_CHARGE } from "./core/decide.js";
 import { digest, keyOf, senderKey } from "./core/key.js";
-import { type Dimension, type MakeRule, Policy, type ReadyPolicy } from "./core/policy.js";
+import { type Dimension, type MakeRule, type Names, Policy, type ReadyPolicy } from "./core/policy.js";
 import { type Look, type Sent, sent, undecided } from "./core/response.js";
 import { checkQuestion } from "./core/valid_question.js";
 import type { Identity } from "./options.js";
-import type { Question } from "./question.js";
+import { type Question, REFUND } from "./question.js";
 
 /** The options that all stores have. */
 export interface Common extends ReadyPolicy {
@@ -15,14 +15,6 @@ export interface Common extends ReadyPolicy {
   trustTrueClientIp: boolean;
   look: Look;
   failedOpenHeader: boolean;
-}
-
-/** Where a store keeps the states of a question's keys. */
-export interface Names {
-  /** What the names of all begin with. Undefined if they have nothing in common. */
-  place: string | undefined;
-  /** The name of each dimension's state. */
-  rows: readonly string[];
 }
 
 /** A limiter's policy, its keys, and what its decisions mean, if its store supports everything. */
@@ -77,21 +69,18 @@ export class ExactCore {
   }
 }
 
-/** The same for a store that may lack something, and where it keeps states. */
-export class Core extends ExactCore {
-  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
-    super(options, capabilities, makeRule);
-    supportsPolicy(capabilities, this.policy);
-  }
-
+/** The same for a store elsewhere, and where it keeps states. It can all but refund what is lent. */
+export class StoreCore extends ExactCore {
   override verify(question: Question): void {
-    supports(this.capabilities, this.policy, question);
+    if (question.kind === REFUND) need(this.capabilities.refund, "refund");
+    super.verify(question);
   }
 
   /** Where the states of a question's keys are. */
-  storage({ key, others }: Question): Names {
-    const { dimensions, group, placeByKey } = this.policy;
+  storage({ key, others, policy }: Question): Names {
+    const { dimensions, group, placeByKey, balance } = policy;
     const keys = [...others, key].map((text) => this.keyOf(text));
+    if (balance) return balance.storage(policy, keys);
     const [first] = dimensions as [Dimension];
     if (placeByKey) {
       const place = `tg1:@${first.name}:${keys[0]}`;
@@ -102,5 +91,25 @@ export class Core extends ExactCore {
     if (!group) return { place: undefined, rows: own };
     const place = own[dimensions.indexOf(group)]!;
     return { place, rows: dimensions.map((dimension, nth) => (dimension === group ? place : `${place}|${dimension.id}:${keys[nth]}`)) };
+  }
+}
+
+/** The same for a store that keeps each policy in one place. */
+export class PlaceCore extends StoreCore {
+  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+    super(options, capabilities, makeRule);
+    supportsDimensions(capabilities, this.policy);
+  }
+}
+
+/** The same for a store that may lack anything. */
+export class Core extends StoreCore {
+  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+    super(options, capabilities, makeRule);
+    supportsPolicy(capabilities, this.policy);
+  }
+
+  override verify(question: Question): void {
+    supports(this.capabilities, this.policy, question);
   }
 }

@@ -1,13 +1,16 @@
 import { anyRule } from "./core/algorithms/make_algorithm.js";
 import { EXACT } from "./core/capabilities.js";
-import type { Layer } from "./layer.js";
+import { LAYER, type Layer } from "./layer.js";
 import { Limiter, type LimitOptions, type Ready } from "./limiter.js";
 import { ExactCore } from "./limiter_core.js";
 import type { Keys } from "./core/key.js";
+import type { Question } from "./question.js";
 import type { Verdict } from "./verdict.js";
 
 /** A limiter in the memory of this process, which decides at once. */
 export abstract class LocalLimiter extends Limiter {
+  readonly #decide = (asked: Question): Verdict => this.verdictOf(undefined, asked, this[LAYER].known!(asked)!);
+
   protected constructor(options: Ready, layerOf: (core: ExactCore) => Layer) {
     super(options, () => {
       const core = new ExactCore(options, { ...EXACT, round_trips: 0 }, anyRule);
@@ -17,10 +20,10 @@ export abstract class LocalLimiter extends Limiter {
 
   /** Decides like `limit`, without a promise. */
   decide(key: string | Keys, options?: LimitOptions): Verdict {
-    return this.decideNow(key, options);
+    return this.begin(key, options, true, this.#decide);
   }
 
   override limit(key: string | Keys, options?: LimitOptions): Promise<Verdict> {
-    return Promise.resolve(this.decideNow(key, options));
+    return Promise.resolve(this.decide(key, options));
   }
 }

@@ -15,7 +15,7 @@ export interface Identity {
 }
 
 /** A method of the limiter. */
-export type Operation = "check" | "peek" | "settle" | "release" | "refund" | "reset" | "block" | "identify";
+export type Operation = "check" | "peek" | "settle" | "release" | "refund" | "reset" | "block" | "grant" | "identify";
 
 /** A failure, as `onError` gets it. It contains neither tokens nor keys. */
 export interface ErrorEvent {

@@ -38,8 +38,8 @@ export type Algorithm = {
   [Name in keyof Algorithms]: Pick<Algorithms, Name> & { [Other in Exclude<keyof Algorithms, Name>]?: never };
 }[keyof Algorithms];
 
-/** A quota that `calendarWindow` of `@tidegate/edge/calendar` makes. */
-export interface CalendarQuota {
+/** A quota that `calendarWindow` of `@tidegate/edge/calendar` makes, or `balance` of `@tidegate/edge/credits`. */
+export interface LoadedQuota {
   /** Only this package reads it. */
   readonly [READY]: object;
   readonly name?: string | undefined;
@@ -56,7 +56,7 @@ export interface CalendarQuota {
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
  */
-export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | CalendarQuota;
+export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | LoadedQuota;
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
 export interface Policy {
@@ -109,7 +109,7 @@ export function policy(value: unknown): ReadyPolicy & { statesAreLong: boolean }
 /** A policy of the gate, as the option of a limiter. `policy` reads the same of it. */
 export function written(parts: ReadyPolicy): Policy {
   const quotas = parts.quotas.map((ready) => {
-    if (ready.calendar) return { [READY]: ready, name: ready.name, by: ready.by };
+    if (ready.part) return { [READY]: ready, name: ready.name, by: ready.by };
     const { algorithm, amount, span, refill, name, by } = ready;
     const algorithmName = ALGORITHMS[algorithm]!;
     const numbers = NUMBERS[algorithmName].map((field, nth) => [field, field === RETURNS_COST ? refill === 1 : [amount, span, refill][nth]]);
@@ -135,10 +135,7 @@ function read(value: unknown): ReadyPolicy {
 
 function quota(value: unknown, path: string): ReadyQuota {
   if (typeof value === "string") return parsed(value, path);
-  if (Object(value) === value && Object.hasOwn(value as object, "balance")) {
-    throw invalid(`${path}.balance`, "not supported by this package yet; count by a balance in a service in Rust");
-  }
-  const ready = (Object(value) as Partial<CalendarQuota>)[READY] as ReadyQuota | undefined;
+  const ready = (Object(value) as Partial<LoadedQuota>)[READY] as ReadyQuota | undefined;
   const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
   const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
   // A rules file has lists of names, too, which are joined before they are here.

@@ -3,7 +3,7 @@ import type { Policy } from "./core/policy.js";
 import type { Keys } from "./core/key.js";
 
 /** The kinds of questions, by their numbers in `src/limit.rs`. From `SETTLE` on, they give back what may have denied a check. */
-export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET] = [0, 1, 2, 3, 4, 5] as const;
+export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET, GRANT] = [0, 1, 2, 3, 4, 5, 6] as const;
 
 /** A settlement to what was charged, in place of a cost. */
 export const WHAT_WAS_CHARGED = -1;
@@ -17,18 +17,20 @@ export interface Lease {
 
 /** What a limiter or a gate asks. All questions have the same fields, which V8 reads faster. */
 export interface Question {
-  kind: 0 | 1 | 2 | 3 | 4 | 5;
+  kind: 0 | 1 | 2 | 3 | 4 | 5 | 6;
   policy: Policy;
   /** The key that the request counts against, or that of each dimension, as the verdict shows it. */
   keys: string | Keys | undefined;
-  /** For a settlement the actual cost, or `WHAT_WAS_CHARGED`. */
+  /** For a settlement the actual cost, or `WHAT_WAS_CHARGED`, and for a grant the units. */
   cost: number;
   now: number;
   /** Whether the caller has given that time. Otherwise it is read right before a store is asked. */
   isTimed: boolean;
   token: string | undefined;
-  /** How long a check's token is remembered, when a refund's cost was charged, or how long to block. */
+  /** How long a token is remembered, when a refund's cost was charged, or how long to block. */
   extra: number;
+  /** When what is granted expires. */
+  expires: number;
   /** The lease by which a check may be decided from a loan, if its limit has one. */
   lease: Lease | undefined;
   /** For the store: the key of the policy's last dimension, and those of the others in order. */
@@ -59,6 +61,7 @@ export function ask(kind: Question["kind"], policy: Policy, now: number): Questi
     isTimed: true,
     token: undefined,
     extra: 0,
+    expires: 0,
     lease: undefined,
     key: "",
     others: NO_OTHERS,

@@ -1,9 +1,7 @@
 import { type CallOptions, Calls } from "./calls.js";
-import type { Capabilities } from "./core/capabilities.js";
-import type { MakeRule } from "./core/policy.js";
 import { type Layer, PolicyLayer } from "./layer.js";
 import { Limiter, type Ready } from "./limiter.js";
-import { Core } from "./limiter_core.js";
+import type { StoreCore } from "./limiter_core.js";
 import type { Store } from "./store.js";
 import { logOf, PolicyStore, type StoreLog } from "./store_health.js";
 
@@ -11,10 +9,10 @@ import { logOf, PolicyStore, type StoreLog } from "./store_health.js";
 export abstract class RemoteLimiter extends Limiter {
   protected readonly log: StoreLog;
 
-  protected constructor(options: Ready & CallOptions, capabilities: Capabilities, makeRule: MakeRule, storeOf: (core: Core) => Store, around = (store: Layer) => store) {
+  protected constructor(options: Ready & CallOptions, coreOf: () => StoreCore, storeOf: (core: StoreCore) => Store, around = (store: Layer) => store) {
     let store: PolicyStore;
     super(options, () => {
-      const core = new Core(options, capabilities, makeRule);
+      const core = coreOf();
       store = new PolicyStore(new PolicyLayer(core, new Calls(storeOf(core), options), options.broken));
       return { core, layer: around(store) };
     });

@@ -3,7 +3,7 @@ import type { Keys } from "./core/key.js";
 import type { Policy } from "./core/policy.js";
 import type { Sent } from "./core/response.js";
 import type { Question } from "./question.js";
-import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./decision_numbers.js";
+import { AT, BINDING, DELAY, EACH, ORIGIN, ORIGINS, PAID, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN, WAIT } from "./decision_numbers.js";
 import type { TidegateError } from "./error.js";
 import { onto } from "./response_headers.js";
 
@@ -14,7 +14,7 @@ export interface QuotaStatus {
   limit: number;
   /** How many more requests of cost 1 would be admitted now. Null for a penalty that does not block. */
   remaining: number | null;
-  /** How long until the quota is unused again, if nothing else arrives. Null for a concurrency limit. */
+  /** How long until the quota is unused again, if nothing else arrives. Null for a concurrency limit and a balance. */
   resetAfterMs: number | null;
 }
 
@@ -132,7 +132,7 @@ export class Verdict {
 
   /**
    * How long until the same request is admitted, if nothing else arrives. Null if it was admitted or never can be, and if a
-   * concurrency limit denies it, because nobody knows when a request ends.
+   * concurrency limit or a balance denies it, because nobody knows when a request ends or a grant comes.
    */
   get retryAfterMs(): number | null {
     return known(this.#told.decision?.[WAIT] ?? UNKNOWN);
@@ -156,6 +156,11 @@ export class Verdict {
   /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
   get replayed(): boolean {
     return this.#told.decision?.[REPLAY] === 1;
+  }
+
+  /** How much of the cost a balance has paid. 0 unless the request was allowed. */
+  get fromBalance(): number {
+    return this.#told.decision?.[PAID] ?? 0;
   }
 
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
@@ -198,8 +203,8 @@ export class Verdict {
 
   /** The verdict as plain data for a log, without the response. That of a gate has no key. */
   toJSON(): Record<string, unknown> {
-    const { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error } = this;
-    return { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, quotas, error: error?.message };
+    const { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, fromBalance, quotas, error } = this;
+    return { allowed, outcome, rule, key, keys, failedOpen, binding, retryAfterMs, delayMs, decidedAtMs, origin, replayed, fromBalance: fromBalance || undefined, quotas, error: error?.message };
   }
 
   /** Where a gate has charged the request. */

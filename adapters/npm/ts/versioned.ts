@@ -3,7 +3,7 @@
 import { type Capabilities, COUNTING, EXACT } from "./core/capabilities.js";
 import { bytesOf, hexOf, statesOf, written } from "./core/codec.js";
 import { copied, type Decision, decide, expiresAfter, peek, refund, unused, verify } from "./core/decide.js";
-import type { Core } from "./limiter_core.js";
+import type { StoreCore } from "./limiter_core.js";
 import { CHECK, PEEK, type Question, REFUND, RESET } from "./question.js";
 import type { Queue } from "./queue.js";
 import type { Call, Store } from "./store.js";
@@ -12,7 +12,7 @@ import { swapOf, thrownBy, valueOf, type VersionedStore } from "./versioned_stor
 /** What such a store supports. A request that reads an old value is denied for too long. */
 export function versioned(readsLastWrite: boolean, remembers = false): Capabilities {
   const accuracy = readsLastWrite ? {} : { class: "approximate" as const, accuracy: "approximate: limit <= admitted <= limit" };
-  return { ...EXACT, ...accuracy, algorithms: COUNTING, dimensions: "one", block: false, idempotency: false, round_trips: remembers ? 1 : 2 };
+  return { ...EXACT, ...accuracy, algorithms: COUNTING, dimensions: "one", block: false, grant: false, idempotency: false, round_trips: remembers ? 1 : 2 };
 }
 
 /** The longest pause between a conflicting write and the next read. */
@@ -86,14 +86,14 @@ export interface Use {
  */
 export class Versioned implements Store {
   readonly name: string;
-  readonly #core: Core;
+  readonly #core: StoreCore;
   readonly #store: VersionedStore;
   readonly #use: Use;
   readonly #remembered = new Map<string, Stored>();
   /** The flight that calls join at this moment. */
   #open: Flight | undefined;
 
-  constructor(name: string, core: Core, store: VersionedStore, use: Use) {
+  constructor(name: string, core: StoreCore, store: VersionedStore, use: Use) {
     this.name = name;
     this.#core = core;
     this.#store = store;

@@ -2,6 +2,7 @@ import { CachingLimiter } from "./caching_limiter.js";
 import { REQUESTS_ARE_APART } from "./calls.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
+import { Core } from "./limiter_core.js";
 import { COMMON, common, type Options } from "./options.js";
 import { Queue } from "./queue.js";
 import { Versioned, versioned } from "./versioned.js";
@@ -34,6 +35,6 @@ export abstract class VersionedLimiter extends CachingLimiter {
     };
     const name = typeof store.name === "string" ? store.name : "store";
     const ready = { ...common(fields, 2_000), ...(use.queue && { queue: use.queue }) };
-    super(ready, versioned(!store.staleReads, use.remembers), (core) => new Versioned(name, core, store, use));
+    super(ready, versioned(!store.staleReads, use.remembers), Core, (core) => new Versioned(name, core, store, use));
   }
 }

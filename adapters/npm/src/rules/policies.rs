@@ -44,6 +44,7 @@ fn write(out: &mut String, policy: &Policy, lease: Option<Lease>) {
             Rule::Concurrency(_) => 5,
             Rule::Penalty(penalty) if !penalty.punishes() => 7,
             Rule::CalendarWindow(_) => 8,
+            Rule::Balance(_) => 9,
             _ => 6,
         };
         let [amount, span, refill] = quota.rule().parameters();

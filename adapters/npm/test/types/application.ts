@@ -2,9 +2,11 @@
 
 import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type CalendarOptions, calendarWindow } from "@tidegate/edge/calendar";
+import { balance, type BalanceOptions, type GrantOptions } from "@tidegate/edge/credits";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
 import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
+import { balances } from "@tidegate/edge/gate/credits";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
@@ -76,6 +78,14 @@ make({ name: "api", quotas: [calendarWindow({ limit: 10, every: "month", zone: "
 calendarWindow({ limit: 10, every: "mounth" });
 // @ts-expect-error
 calendarWindow({ limit: 10 });
+const credits: BalanceOptions = { max: 1_000_000, covers: true };
+const prepaid = new InMemory({ ...common, policy: { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 1000 } }, balance(credits), { ...balance(), by: "user" }] } });
+const order: GrantOptions = { token: "order-1817", expires: new Date(0) };
+export const fromBalance = async (): Promise<number> => (await prepaid.grant({ user: "user:42" }, 5_000, order)).fromBalance;
+// @ts-expect-error A grant has a token.
+export const grantedTwice = () => prepaid.grant("user:42", 5_000, {});
+// @ts-expect-error
+balance({ limit: 10 });
 // @ts-expect-error
 make({ name: "api", quotas: [{ fixedWindow: { limit: 10, windwMs: 1000 } }] });
 // @ts-expect-error
@@ -171,6 +181,7 @@ export const kit = sveltekit(tidegate, { check: (request, event) => ({ key: requ
 // A gate, and the middlewares with it.
 export const gate = Gate.fromRules({ rules: [] }, {
   calendar: calendarWindows,
+  credits: balances,
   platform: "vercel",
   stores: { default: (limit) => new Tidegate({ url: undefined, token: undefined, ...limit }), near: (limit) => new InMemory({ ...limit, denyCache: true }) },
   keys: { keys: [{ kty: "oct", k: "secret" }] },

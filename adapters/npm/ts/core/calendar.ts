@@ -1,6 +1,6 @@
 import { type CalendarWindow as Window, LENGTHS, windowOf } from "./algorithms/calendar_window.js";
 import type { Rule } from "./algorithms/algorithm.js";
-import type { Calendar, Policy, ReadyPolicy, ReadyQuota } from "./policy.js";
+import type { Part, Policy, ReadyPolicy, ReadyQuota } from "./policy.js";
 import { daysIn, instantOf, localTimeOf, utc } from "./zone.js";
 
 // Where the windows of a calendar begin, which is `calendar.rs` of the core. `test/calendar.test.mjs` holds it to that.
@@ -41,7 +41,7 @@ export function anchorOf(text: string): number | undefined {
 }
 
 /** The windows of a calendar, whose boundaries are so many units after an anchor in the local time of a zone. */
-export class ZonedCalendar implements Calendar {
+export class ZonedCalendar implements Part {
   readonly #anchor: number;
   /** The window of the last instant. */
   #span: Span | undefined;
@@ -65,7 +65,7 @@ export class ZonedCalendar implements Calendar {
   /** A quota in the first window, whose `refill` has what is carried over. */
   quota(ready: ReadyQuota): ReadyQuota {
     const { unit, last } = this.rule(ready);
-    return { ...ready, span: unit, refill: last, calendar: this };
+    return { ...ready, span: unit, refill: last, part: this };
   }
 
   at(policy: Policy, now: number): Policy {
@@ -74,14 +74,15 @@ export class ZonedCalendar implements Calendar {
     if (known && known.start <= now && now < known.end) return known.policy;
     let [start, end] = [0, Infinity];
     const quotas = policy.quotas.map((quota) => {
-      const [calendar, { amount, carryOver }] = [quota.calendar as ZonedCalendar | undefined, quota.rule as Window];
-      if (!calendar) return quota;
-      const span = calendar.span(now);
+      if (!quota.part?.at) return quota;
+      const { amount, carryOver } = quota.rule as Window;
+      const span = (quota.part as ZonedCalendar).span(now);
       [start, end] = [Math.max(start, span.start), Math.min(end, span.end)];
       return { ...quota, rule: ruleOf(amount, carryOver, span) };
     });
     const changed = { text: `${JSON.stringify(parts)}@${start}`, quotas, sole: sole && quotas[0]!.rule, retention: Math.max(...quotas.map(({ rule }) => rule.retention)) };
     const found = Object.assign(Object.create(Object.getPrototypeOf(policy) as object) as Policy, policy, changed);
+    found.balance?.covers(quotas.map(({ rule }) => rule));
     resolved.set(parts, { policy: found, start, end });
     return found;
   }

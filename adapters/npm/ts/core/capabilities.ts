@@ -23,6 +23,8 @@ export type Capabilities = {
   readonly refund: boolean;
   readonly reset: boolean;
   readonly block: boolean;
+  /** Whether a policy may have a balance. */
+  readonly grant: boolean;
   readonly idempotency: boolean;
   readonly round_trips: number;
 };
@@ -47,6 +49,7 @@ export const EXACT: Capabilities = {
   refund: true,
   reset: true,
   block: true,
+  grant: true,
   idempotency: true,
   round_trips: 1,
 };
@@ -67,6 +70,7 @@ export const NATIVE: Capabilities = {
   refund: false,
   reset: false,
   block: false,
+  grant: false,
   idempotency: false,
   round_trips: 1,
 };
@@ -80,12 +84,19 @@ export function lends(store: Capabilities, { slice, lifetimeMs, grace }: Lease):
 }
 
 /** Throws if a store cannot count by a policy. */
-export function supportsPolicy(can: Capabilities, { quotas, dimensions, group, placeByKey, chargeDenied, holdsSlots }: Policy): void {
+export function supportsPolicy(can: Capabilities, policy: Policy): void {
+  const { quotas, balance, chargeDenied, holdsSlots } = policy;
   if (quotas.length > can.max_quotas) throw unsupported("policy: ", `a policy of ${quotas.length} quotas (${can.max_quotas} at most)`);
-  const other = quotas.find(({ rule }) => !can.algorithms.includes(blocks(rule) ? "penalty" : rule.name));
+  balance?.needs(can);
+  const other = quotas.find(({ rule }) => rule !== balance && !can.algorithms.includes(blocks(rule) ? "penalty" : rule.name));
   if (other) throw unsupported("policy: ", `${other.rule.name} (only ${can.algorithms.join(", ")})${instead(can, other.rule)}`);
   if (chargeDenied && !can.charge_denied) throw unsupported("policy: ", "chargeDenied");
   if (holdsSlots && !can.idempotency) throw unsupported("policy: ", "a concurrency limit, whose slots have tokens");
+  supportsDimensions(can, policy);
+}
+
+/** Throws if a store cannot count a policy's dimensions together. */
+export function supportsDimensions(can: Capabilities, { dimensions, group, placeByKey }: Policy): void {
   if (dimensions.length === 1 || can.dimensions === "any") return;
   if (can.dimensions === "one") throw unsupported("policy: ", "several dimensions in one policy");
   if (!group && !placeByKey) throw unsupported("policy: ", "several dimensions without a group; write groupBy");
@@ -112,7 +123,7 @@ function instead({ algorithms }: Capabilities, { name, amount, unit }: Rule): st
   return `; write { slidingWindow: { limit: ${amount}, windowMs: ${unit} } }, which estimates from two counters`;
 }
 
-function need(able: boolean, what: string): void {
+export function need(able: boolean, what: string): void {
   if (!able) throw unsupported("", what);
 }
 

@@ -1,10 +1,10 @@
-import { ALLOWED, AT, BINDING, DELAY, DENIED, EACH, FROM_STORE, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
+import { ALLOWED, AT, BINDING, DELAY, DENIED, EACH, FROM_STORE, PAID, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import type { LogState, PenaltyState, Rule, SlotsState, State } from "./algorithms/algorithm.js";
 import { Penalty } from "./algorithms/penalty.js";
 import { MAX_INSTANT } from "./arithmetic.js";
 import type { Decision } from "./decide.js";
 import { Lender } from "./lending/lender.js";
-import type { Quota } from "./policy.js";
+import type { Policy, Quota } from "./policy.js";
 
 // States, loans and decisions as bytes, which are hexadecimal digits here: see `codec.rs` of the core, of its lender and of its decisions.
 // Integers are little-endian.
@@ -12,11 +12,11 @@ import type { Quota } from "./policy.js";
 /** The version of stored states, in the high digit of their headers. */
 const VERSION = 16;
 
-/** The most entries of a log, and the most slots. */
-const ENTRIES_MAX = 1_000;
+/** The most entries of a log, and the most slots. And the most lots of a balance. */
+const [ENTRIES_MAX, LOTS_MAX] = [1_000, 64] as const;
 
 /** The bits of a decision's first byte. */
-const [STATUS_BITS, IS_REPLAY, WAITS, FLAGS_END] = [3, 4, 8, 16] as const;
+const [STATUS_BITS, IS_REPLAY, WAITS, IS_PAID, FLAGS_END] = [3, 4, 8, 16, 32] as const;
 
 /** How many bytes an integer takes at most. */
 const SMALL_MAX = 10;
@@ -25,7 +25,7 @@ const SMALL_MAX = 10;
 const PAIRS = Array.from({ length: 256 }, (_, byte) => (256 + byte).toString(16).slice(1));
 
 /** The number of each algorithm. */
-const NUMBERS: Readonly<Record<string, number>> = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6, pn: 7, cw: 8 };
+const NUMBERS: Readonly<Record<string, number>> = { fw: 1, sw: 2, sl: 3, tb: 4, lb: 5, cc: 6, pn: 7, cw: 8, ba: 9 };
 
 /** The numbers of a state while it is read or written, and those of another. */
 const [numbers, others] = [new Float64Array(3), new Float64Array(3)];
@@ -143,6 +143,7 @@ export function areSame(quotas: readonly Quota[], before: readonly State[], afte
 }
 
 function isSame(rule: Rule, before: State, after: State): boolean {
+  if (rule.numbersOf) return String(rule.numbersOf(before)) === String(rule.numbersOf(after));
   if (rule.size > 0) {
     rule.save(before, numbers, 0);
     rule.save(after, others, 0);
@@ -174,7 +175,10 @@ export function written(quotas: readonly Quota[], states: readonly State[], firs
     const { rule } = quotas[nth]!;
     const state = states[first + nth]!;
     text += PAIRS[VERSION | numberOf(rule)]!;
-    if (rule instanceof Penalty) {
+    if (rule.numbersOf) {
+      const [first = 0, ...pairs] = rule.numbersOf(state);
+      text += longs(first) + put(pairs.length / 2, 4) + longs(...pairs);
+    } else if (rule instanceof Penalty) {
       const { strikes, until, length } = state as PenaltyState;
       text += put(strikes, 1) + put(length, 7) + put(until, 8);
     } else if (rule.size > 0) {
@@ -208,8 +212,10 @@ export function statesOf(quotas: readonly Quota[], text: string): State[] {
       rule.load(state, numbers, 0);
       return state;
     }
+    const first = rule.stateOf ? [reader.long()] : [];
     const count = reader.take(4);
-    if (count > ENTRIES_MAX) throw reader.error(`${count} entries of a ${rule.name}, ${ENTRIES_MAX} at most`);
+    if (rule.stateOf && count <= LOTS_MAX) return rule.stateOf([...first, ...Array.from({ length: 2 * count }, (_, nth) => (nth % 2 ? reader.instant() : reader.long()))]);
+    if (rule.stateOf || count > ENTRIES_MAX) throw reader.error(`${count} entries of a ${rule.name}, ${ENTRIES_MAX} at most`);
     for (let nth = 0; nth < count; nth++) {
       if ("entries" in state) state.entries.push({ at: reader.long(), units: reader.take(4) });
       else (state as SlotsState).slots.push({ id: reversed(reader.digits(8)), at: reader.long(), cost: reader.long() });
@@ -234,14 +240,14 @@ export function lenderOf(text: string): Lender {
 }
 
 /** Writes a decision, without its origin. */
-export function writtenDecision(decision: Decision): string {
-  const wait = decision[WAIT]!;
-  const flags = decision[STATUS]! | (decision[REPLAY] ? IS_REPLAY : 0) | (wait === UNKNOWN ? 0 : WAITS);
+export function writtenDecision(decision: Decision, { quotas, balance }: Policy): string {
+  const [wait, paid] = [decision[WAIT]!, decision[PAID]!];
+  const flags = decision[STATUS]! | (decision[REPLAY] ? IS_REPLAY : 0) | (wait === UNKNOWN ? 0 : WAITS) | (paid > 0 ? IS_PAID : 0);
   let text = PAIRS[flags]! + small(decision[BINDING]!) + small(decision[AT]!) + small(decision[DELAY]!);
   if (wait !== UNKNOWN) text += small(wait);
   // What is unknown is 0.
   for (let at = QUOTAS; at < decision.length; at += EACH) text += small(decision[at]!) + small(decision[at + 1]! + 1) + small(decision[at + 2]! + 1);
-  return text;
+  return paid > 0 ? text + small(quotas.findIndex(({ rule }) => rule === balance)) + small(paid) : text;
 }
 
 /** Reads what `writtenDecision` wrote of a decision on so many quotas. */
@@ -250,12 +256,17 @@ export function decisionOf(reader: Reader, quotas: number): Decision {
   const [status, binding, at, delay] = [flags & STATUS_BITS, reader.small(), Math.min(reader.small(), MAX_INSTANT), reader.small()];
   const wait = flags & WAITS ? reader.small() : UNKNOWN;
   // Only a denied request has a wait, and only an allowed one a delay.
-  const found: Decision = [status, binding, status === DENIED ? wait : UNKNOWN, status === ALLOWED ? delay : 0, at, FROM_STORE, flags & IS_REPLAY ? 1 : 0];
+  const found: Decision = [status, binding, status === DENIED ? wait : UNKNOWN, status === ALLOWED ? delay : 0, at, FROM_STORE, flags & IS_REPLAY ? 1 : 0, 0];
   for (let nth = 0; nth < quotas; nth++) {
     const [limit, remaining, reset] = [reader.small(), reader.small() - 1, reader.small() - 1];
     found.push(limit, remaining, remaining === UNKNOWN ? UNKNOWN : reset);
   }
-  if (status === STATUS_BITS || flags >= FLAGS_END || binding >= quotas) throw reader.error("the bytes are not a decision by this policy");
+  let isRight = status !== STATUS_BITS && flags < FLAGS_END && binding < quotas;
+  if (flags & IS_PAID) {
+    const payer = reader.small();
+    isRight &&= payer < quotas && status === ALLOWED && (found[PAID] = reader.small()) > 0;
+  }
+  if (!isRight) throw reader.error("the bytes are not a decision by this policy");
   reader.end();
   return found;
 }

@@ -1,9 +1,10 @@
 import { ALLOWED, BINDING, DENIED, EACH, FROM_STORE, NEVER_ADMISSIBLE, QUOTAS, UNKNOWN } from "../decision_numbers.js";
-import { ADMITTED, BUSY, IMPLAUSIBLE_AFTER, NEVER, type PenaltyState, type Rule, type SlotsState, type State } from "./algorithms/algorithm.js";
+import { ADMITTED, BUSY, IMPLAUSIBLE_AFTER, type Lot, NEVER, type PenaltyState, type Rule, type SlotsState, type State } from "./algorithms/algorithm.js";
 import { Penalty } from "./algorithms/penalty.js";
 import { Concurrency } from "./algorithms/remembered_requests.js";
 import { later } from "./arithmetic.js";
 import type { Policy, Quota } from "./policy.js";
+import { balanceOf } from "./valid_question.js";
 
 /** A decision, as numbers at the places of `decision_numbers.ts`. */
 export type Decision = number[];
@@ -16,6 +17,8 @@ export interface Charge {
   id: string;
   at: number;
   cost: number;
+  /** What a balance paid of it. */
+  paid?: readonly Lot[] | undefined;
 }
 
 /** What all quotas answer together. */
@@ -50,8 +53,8 @@ export function decide(policy: Policy, states: State[], now: number, cost: numbe
   if (answer.status === ALLOWED || isChargedDenial) {
     for (let nth = 0; nth < quotas.length; nth++) {
       const { rule } = quotas[nth]!;
-      // A denied request does not run, and holds no slot.
-      if (!(isChargedDenial && rule instanceof Concurrency)) rule.charge(states[nth]!, now, cost, id);
+      // A denied request does not run, holds no slot, and takes nothing from a balance.
+      if (!(isChargedDenial && rule.isHeld)) rule.charge(states[nth]!, now, cost, id);
     }
   }
   // The wait includes what was just charged, and the block.
@@ -70,7 +73,7 @@ export function decideAlone(rule: Rule, state: State, now: number, cost: number)
 }
 
 function told(status: number, wait: number, delay: number, rule: Rule, state: State, now: number): Decision {
-  return [status, 0, wait, delay, now, FROM_STORE, 0, rule.most(state, now), rule.remaining(state, now), rule.resetAfter(state, now)];
+  return [status, 0, wait, delay, now, FROM_STORE, 0, 0, rule.most(state, now), rule.remaining(state, now), rule.resetAfter(state, now)];
 }
 
 /** Decides like `decide`, but changes nothing. */
@@ -87,9 +90,10 @@ export function refund(policy: Policy, states: State[], chargedAt: number, now: 
 }
 
 /** Settles a charge to its actual cost. */
-export function settle(policy: Policy, states: State[], { id, at, cost }: Charge, now: number, actual: number): void {
+export function settle(policy: Policy, states: State[], { id, at, cost, paid }: Charge, now: number, actual: number): void {
   moveBack(policy, states, now);
   returnExpired(policy, states, now);
+  policy.balance?.settles(paid);
   let charged = cost;
   policy.quotas.forEach(({ rule }, nth) => {
     // The cost was returned when the slot expired.
@@ -104,6 +108,12 @@ export function overdraw(policy: Policy, states: State[], now: number, units: nu
   if (units === 0) return;
   moveBack(policy, states, now);
   policy.quotas.forEach(({ rule }, nth) => rule.overdraw(states[nth]!, now, units));
+}
+
+/** Adds units to the balance, which count before an instant. Throws why it takes none. */
+export function grant(policy: Policy, states: State[], now: number, units: number, expires: number): void {
+  balanceOf(policy).grant(policy.quotas, states, now, units, expires);
+  moveBack(policy, states, now);
 }
 
 /** Blocks a key by hand, or ends its block. */
@@ -131,7 +141,7 @@ export function verify(policy: Policy, states: readonly State[], now: number): v
 
 /** A decision without counts: an admission from a lease, or a denial that holds for `wait`. */
 export function withoutCounts({ uncounted }: Policy, status: number, binding: number, wait: number, now: number, origin: number): Decision {
-  return [status, binding, wait, 0, now, origin, 0, ...uncounted];
+  return [status, binding, wait, 0, now, origin, 0, 0, ...uncounted];
 }
 
 export function moveBack({ quotas }: Policy, states: readonly State[], now: number): void {
@@ -184,10 +194,11 @@ function ask({ quotas }: Policy, states: readonly State[], now: number, cost: nu
   return answer;
 }
 
-function explain({ quotas }: Policy, states: readonly State[], now: number, { status, binding, wait, delay }: Answer): Decision {
-  const decision: Decision = [status, binding, status === DENIED ? wait : UNKNOWN, status === ALLOWED ? delay : 0, now, FROM_STORE, 0];
+function explain({ quotas, balance }: Policy, states: readonly State[], now: number, { status, binding, wait, delay }: Answer): Decision {
+  const decision: Decision = [status, binding, status === DENIED ? wait : UNKNOWN, status === ALLOWED ? delay : 0, now, FROM_STORE, 0, 0];
   for (let nth = 0; nth < quotas.length; nth++) report(decision, quotas[nth]!.rule, states[nth]!, now);
   if (binding < 0) decision[BINDING] = fewest(decision);
+  balance?.tells(decision, quotas, binding < 0);
   return decision;
 }
 
@@ -196,8 +207,8 @@ function report(decision: Decision, rule: Rule, state: State, now: number): void
     const wait = rule.ask(state as PenaltyState, now);
     decision.push(1, wait > 0 ? 0 : UNKNOWN, wait > 0 ? wait : UNKNOWN);
   } else {
-    // A slot may be given back at any time.
-    decision.push(rule.most(state, now), rule.remaining(state, now), rule instanceof Concurrency ? UNKNOWN : rule.resetAfter(state, now));
+    // A slot may be given back at any time, and units may be granted.
+    decision.push(rule.most(state, now), rule.remaining(state, now), rule.isHeld ? UNKNOWN : rule.resetAfter(state, now));
   }
 }
 

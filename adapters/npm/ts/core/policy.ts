@@ -1,7 +1,7 @@
 import { UNKNOWN } from "../decision_numbers.js";
 import { invalid } from "../error.js";
 import { shown } from "../fields.js";
-import type { Rule } from "./algorithms/algorithm.js";
+import type { Lot, Rule, State } from "./algorithms/algorithm.js";
 
 /** The most quotas of a policy. */
 const QUOTAS_MAX = 8;
@@ -20,18 +20,82 @@ export interface ReadyQuota {
   refill: number;
   name: string | undefined;
   by: string | undefined;
-  /** The windows of a calendar. The refill is then the third number of `CalendarWindow`. */
-  calendar?: Calendar | undefined;
+  /** The algorithm, if it is one that only who uses it loads. The refill of a calendar's windows is the third number of `CalendarWindow`. */
+  part?: Part | undefined;
 }
 
-/** The windows of a calendar. Only who uses one loads it. */
-export interface Calendar {
+/** An algorithm that only who uses it loads: the windows of a calendar, or a balance. */
+export interface Part {
   /** A rule with these numbers, in any window. Throws what is wrong with them. */
   rule(ready: ReadyQuota, place: string): Rule;
   /** The same policy in the windows of an instant. */
-  at(policy: Policy, now: number): Policy;
+  at?(policy: Policy, now: number): Policy;
   /** A rule in words. */
   described(rule: Rule): string;
+}
+
+/** The rule to which units can be granted: `core/algorithms/balance.ts`, which only who uses one loads. */
+export interface Balance extends Rule {
+  /** What stores need for it. */
+  readonly parts: BalanceParts;
+  /** Throws what is wrong with a balance at this place. */
+  fitsBeside(quotas: readonly Quota[], place: number): void;
+  /** Throws if its policy is joined with another one that has a balance. */
+  joins(names: string): never;
+  /** Throws if a store cannot grant. */
+  needs(can: { readonly grant: boolean }): void;
+  /** Throws if its policy has no answer to a question. */
+  checks(question: { readonly kind: number; readonly cost: number }): void;
+  /** Divides each request with the quota before this one, if this covers it. Its policy has these rules. */
+  covers(rules: readonly Rule[]): void;
+  /** How much it adds to the limit of a rule of its policy. Its own is no limit if it covers another one. */
+  adds(rule: Rule): number;
+  /** Adds to a decision what the balance pays, and which quota the response shows: the one that it covers as long as that admits anything. */
+  tells(decision: number[], quotas: readonly Quota[], isFree: boolean): void;
+  /** Notes in a decision what a server's balance has paid. Throws if that is not what it pays here, unless the answer is an earlier one. */
+  agrees(decision: number[], answer: string): void;
+  /** Notes what was paid of the charge that is settled next. */
+  settles(paid: readonly Lot[] | undefined): void;
+  /** The lots that paid the balance's part of an admitted request, from the states before it: those that expire first. */
+  paid(quotas: readonly Quota[], before: readonly State[], decision: readonly number[]): Lot[];
+  /** Adds units that count before an instant, after the debt is repaid. Lots that have expired are removed. Throws why it takes none. */
+  grant(quotas: readonly Quota[], states: readonly State[], now: number, units: number, expires: number): void;
+  /** The rows of its policy: those of its dimension are the quotas before it, itself, and the penalty after it. */
+  rows(policy: Pick<Policy, "dimensions" | "quotas">): Dimension[];
+  /** The place of its row among those of its policy. */
+  row(policy: Pick<Policy, "rows" | "quotas">): number;
+  /** Where the states of these keys are. The names of its own row and of its place have nothing of the quotas beside it. */
+  storage(policy: Policy, keys: readonly string[]): Names;
+}
+
+/** What a grant is told by, in a question. */
+interface Granting {
+  readonly now: number;
+  readonly cost: number;
+  readonly extra: number;
+  readonly expires: number;
+}
+
+/** What stores need for a policy with a balance. */
+export interface BalanceParts {
+  /** Adds the script of policies with a balance to those of Redis: see `built.d.ts`. */
+  addScript(scripts: string[], sha1s: readonly string[][]): void;
+  /** Changes the keys and the words of a question to Redis into those of a grant, or of a reset that leaves the balance. */
+  adjust(question: Granting, rows: string[], words: string[]): void;
+  /** The error that Redis has answered to a grant, if it is one. */
+  refused(answered: string): unknown;
+  /** Makes a grant unless its token is remembered at this place. Whether it is. Throws if the token is of a grant of other units. */
+  once(place: object, token: string, question: Granting, make: () => void): boolean;
+  /** Makes a question that of a grant. Throws what is wrong with it. */
+  ask<Asked extends Granting & { readonly policy: Policy }>(question: Asked, units: unknown, options: unknown): Asked;
+}
+
+/** Where a store keeps the states of a question's keys. */
+export interface Names {
+  /** What the names of all begin with. Undefined if they have nothing in common. */
+  place: string | undefined;
+  /** The name of each row of the policy. */
+  rows: readonly string[];
 }
 
 /** A policy, as the options give it. */
@@ -54,7 +118,7 @@ export interface Quota {
   /** The name of its dimension. */
   by: string;
   rule: Rule;
-  calendar: Calendar | undefined;
+  part: Part | undefined;
 }
 
 /** The quotas that count by one key. */
@@ -78,6 +142,8 @@ export class Policy {
   readonly quotas: readonly Quota[];
   readonly names: readonly string[];
   readonly dimensions: readonly Dimension[];
+  /** Those whose states are stored together: the dimensions, but a balance has a row of its own, and so has a penalty after it. */
+  readonly rows: readonly Dimension[];
   /** The dimension whose key selects where the others are counted. */
   readonly group: Dimension | undefined;
   readonly placeByKey: boolean;
@@ -92,8 +158,10 @@ export class Policy {
   readonly retention: number;
   /** The numbers of its quotas in a decision that does not tell what remains. */
   readonly uncounted: readonly number[];
-  /** Those of a quota with windows of a calendar, if it has one. Then it decides only as `current` returns it. */
-  readonly calendar: Calendar | undefined;
+  /** The windows of a quota's calendar, if it has one. Then it decides only as `current` returns it. */
+  readonly calendar: Part | undefined;
+  /** The rule to which units can be granted, if it has one. */
+  readonly balance: Balance | undefined;
   /** Whether a gate made it, so that all its keys are keys already. */
   readonly isOfGate: boolean;
   readonly id: string;
@@ -120,10 +188,13 @@ export class Policy {
     this.longestSlot = Math.max(...rules.map((rule) => (rule.code === "cc" ? rule.unit : 0)));
     this.holdsSlots = this.longestSlot > 0;
     this.hasBlocks = rules.some(blocks);
-    this.sole = rules.length === 1 && !chargeDenied && !this.holdsSlots && !this.hasBlocks ? rules[0] : undefined;
+    this.sole = rules.length === 1 && !chargeDenied && !rules[0]!.isHeld && !this.hasBlocks ? rules[0] : undefined;
     this.retention = Math.max(...rules.map((rule) => rule.retention));
     this.uncounted = rules.flatMap(({ limit }) => [limit, UNKNOWN, UNKNOWN]);
-    this.calendar = this.quotas.find(({ calendar }) => calendar)?.calendar;
+    this.calendar = this.quotas.find(({ part }) => part?.at)?.part;
+    this.balance = rules.find(({ code }) => code === "ba") as Balance | undefined;
+    this.balance?.covers(rules);
+    this.rows = this.balance?.rows(this) ?? this.dimensions;
     this.isOfGate = isOfGate;
     this.id = this.dimensions.map(({ id }) => id).join("+");
   }
@@ -131,7 +202,7 @@ export class Policy {
 
 /** A policy as it counts at an instant: in the windows of its calendars. */
 export function current(policy: Policy, now: number): Policy {
-  return policy.calendar?.at(policy, now) ?? policy;
+  return policy.calendar?.at!(policy, now) ?? policy;
 }
 
 /** The runs of quotas with one scope. */
@@ -165,9 +236,14 @@ function placed(quotas: readonly Unplaced[], name: string): Quota[] {
     const first = named.findIndex((other) => other.name === quota.name);
     if (first < nth) throw invalid(`policy.quotas[${nth}].name`, `"${quota.name}" is the name of quotas[${first}] already; write another`);
     fitsBeside(named, nth);
+    (quota.rule as Partial<Balance>).fitsBeside?.(named, nth);
     const last = order.map(({ by }) => by).lastIndexOf(quota.by);
     const isLast = last >= 0 && !blocks(order[last]!.rule);
-    order.splice(returnsCost(quota) ? 0 : last < 0 ? order.length : last + Number(isLast), 0, quota);
+    const place = returnsCost(quota) ? 0 : last < 0 ? order.length : last + Number(isLast);
+    const before = order[place - 1];
+    // A balance is the last one that counts, right after what it covers.
+    const isAfterAll = before?.by !== quota.by || before.rule.code !== "ba" || blocks(quota.rule);
+    order.splice(isAfterAll ? place : place - 1 - before.rule.last, 0, quota);
   });
   return order;
 }
@@ -202,11 +278,11 @@ export function blocks({ code }: Rule): boolean {
 /** A quota. If `made`, a policy gave it its name. */
 function quota(ready: ReadyQuota, place: string, made: boolean, makeRule: MakeRule): Unplaced {
   const rule = makeRule(ready, place);
-  const { name, by, calendar } = ready;
+  const { name, by, part } = ready;
   if (name !== undefined && !made) checkedName(`${place}name`, name);
   // That of a rules file may be made of several, with what no name has between them.
   if (by !== undefined) checkedName(`${place}by`, by.replaceAll("+", "."));
-  return { name, by: by ?? "", rule, calendar };
+  return { name, by: by ?? "", rule, part };
 }
 
 export function checkedName(place: string, name: string): string {

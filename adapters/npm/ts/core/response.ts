@@ -79,7 +79,7 @@ function fields(policy: Policy, decision: Decision, { draft6, retryAfterMs }: Lo
     const { name, rule } = quotas[nth]!;
     if (blocks(rule)) continue;
     const [limit, remaining, reset] = statusAt(decision, nth);
-    policies += `${policies && ", "}"${name}";q=${Math.min(limit, INTEGER_MAX)};${rule.code === "cc" ? 'qu="concurrent-requests"' : `w=${seconds(rule.window)}`}`;
+    policies += `${policies && ", "}"${name}";q=${Math.min(limit, INTEGER_MAX)}${rule.code === "cc" ? ';qu="concurrent-requests"' : rule.window > 0 ? `;w=${seconds(rule.window)}` : ""}`;
     if (remaining === UNKNOWN) continue;
     const wait = reset === UNKNOWN ? undefined : seconds(reset);
     // Of a denial, only the quota that denies tells when to come back.

@@ -1,7 +1,7 @@
 import { invalid } from "../error.js";
 import { BLOCK, CHECK, type Question, SETTLE } from "../question.js";
 import { MAX_UNITS } from "./arithmetic.js";
-import type { Policy } from "./policy.js";
+import type { Balance, Policy } from "./policy.js";
 
 /** Throws if no store can answer a question. */
 export function checkQuestion(policy: Policy, question: Question): void {
@@ -16,8 +16,16 @@ export function checkNumbers({ kind, cost, token }: Question): void {
   if (kind === SETTLE && cost > MAX_UNITS) throw invalid("cost", `${cost} is out of range; write a whole number from 0 to ${MAX_UNITS}`);
 }
 
+/** The balance of a policy. Throws if it has none. */
+export function balanceOf({ name, balance }: Policy): Balance {
+  if (balance) return balance;
+  throw invalid("grant", `the policy "${name}" has no balance; add a quota of this kind`);
+}
+
 /** Throws if a policy has no answer to a question. */
-export function checkFor({ name, hasBlocks, holdsSlots }: Policy, { kind, token }: Question): void {
+export function checkFor({ name, hasBlocks, holdsSlots, balance }: Policy, question: Question): void {
+  const { kind, token } = question;
+  balance?.checks(question);
   if (kind === BLOCK && !hasBlocks) {
     throw invalid("block", `the policy "${name}" has no quota that blocks; add a \`block\`, or a \`penalty\` if violations are to block, too`);
   }

@@ -1,8 +1,9 @@
 import { checkNumbers, LENGTHS } from "../core/algorithms/calendar_window.js";
 import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "../core/calendar.js";
 import { hasZone, noAnchor, noZone } from "../core/zone.js";
+import type { ReadyQuota } from "../core/policy.js";
+import type { FileValue } from "./rules/file_value.js";
 import { inFile } from "./rules/quotas.js";
-import type { ReadCalendar } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 
 /**
@@ -10,7 +11,7 @@ import { suggestion } from "./rules/suggestion.js";
  *
  *     const gate = Gate.fromRules(rules, { …, calendar: calendarWindows });
  */
-export const calendarWindows: ReadCalendar = (item, quota) => {
+export function calendarWindows(item: FileValue, quota: ReadyQuota): ReadyQuota {
   const [every, zone, anchor, carried] = [item.required("every"), item.field("zone"), item.field("anchor"), item.field("carry_over")];
   if (!EVERY.includes(every.text as Every)) throw every.wrong(every.text, `is not a unit of a calendar; ${suggestion(every.text, EVERY)}`);
   if (zone && !hasZone(zone.text)) throw zone.invalid(noZone(zone.text));
@@ -20,4 +21,5 @@ export const calendarWindows: ReadCalendar = (item, quota) => {
   item.placing(() => checkNumbers("", quota.amount, carryOver), (message) => inFile(item, message.replace("carryOver", "carry_over")));
   const calendar = new ZonedCalendar(every.text as Every, zone?.text ?? ZONE, anchor?.text ?? ANCHOR);
   return calendar.quota({ ...quota, refill: carryOver * LENGTHS });
-};
+}
+calendarWindows.fields = ["every", "zone", "anchor", "carry_over"] as readonly string[];

@@ -21,7 +21,7 @@ import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
 import { NEEDS_NUMBERS } from "./rules/missing_options.js";
 import { quoted } from "./rules/quoted_text.js";
-import { type MakeLimitNumbers, type MakeThresholds, policiesOf, type ReadCalendar, type Rule, type Rules } from "./rules/rules.js";
+import { type MakeLimitNumbers, type MakeThresholds, policiesOf, type ReadPart, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
 import type { Sender } from "./sender.js";
 import { OwnStore, type Store } from "./stores.js";
@@ -67,7 +67,9 @@ export interface GateOptions {
   /** `limitsFromData` of `@tidegate/edge/gate/limits`, for rules that have `limit_from` or `overrides`. */
   limits?: MakeLimitNumbers;
   /** `calendarWindows` of `@tidegate/edge/gate/calendar`, for rules that have a `calendar_window`. */
-  calendar?: ReadCalendar;
+  calendar?: ReadPart;
+  /** `balances` of `@tidegate/edge/gate/credits`, for rules that have a `balance`. */
+  credits?: ReadPart;
   /** `warnAt(…)` of `@tidegate/edge/gate/warn-at`, for rules that have `warn_at`. */
   warnAt?: MakeThresholds;
   /** Called for every event, for your logs and metrics: one or several of `jsonLines()`, `analyticsEngine(…)`, `openTelemetry(…)` and functions. */
@@ -90,7 +92,7 @@ export interface GateOptions {
 /** The name of what other entries of the package need of a gate: the application may have loaded this module twice. */
 export const INSIDE = Symbol.for("@tidegate/edge/inside");
 
-const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "warnAt", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
+const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "credits", "warnAt", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
 const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
@@ -105,7 +107,8 @@ export abstract class BaseGate extends FrontEnd {
   readonly #settleWithinMs: number;
   readonly #events: Events;
   readonly #makeNumbers: MakeLimitNumbers | undefined;
-  readonly #calendar: ReadCalendar | undefined;
+  readonly #calendar: ReadPart | undefined;
+  readonly #credits: ReadPart | undefined;
   readonly #makeThresholds: MakeThresholds | undefined;
   #name: string;
   #decider!: Decider;
@@ -136,7 +139,8 @@ export abstract class BaseGate extends FrontEnd {
     this.#source = new AddressSource(platform, fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
     this.#readToml = readToml;
     this.#makeNumbers = fields.call("limits", "limitsFromData") as MakeLimitNumbers | undefined;
-    this.#calendar = fields.call("calendar", "calendarWindows") as ReadCalendar | undefined;
+    this.#calendar = fields.call("calendar", "calendarWindows") as ReadPart | undefined;
+    this.#credits = fields.call("credits", "balances") as ReadPart | undefined;
     this.#makeThresholds = fields.call("warnAt", "warnAt(jsonLines())") as MakeThresholds | undefined;
     const usual = `rules.${readToml ? "toml" : "json"}`;
     this.#name = fields.text("name", usual) ?? usual;
@@ -150,7 +154,7 @@ export abstract class BaseGate extends FrontEnd {
   reload(rules: string | object, name: string = this.#name): void {
     const before = this.#stores.map(({ capabilities }) => capabilities);
     try {
-      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers), this.#calendar, this.#makeThresholds?.()));
+      this.#load(compile(this.#rootOf(rules, name), this.#makeNumbers?.((this.#decider as Decider | undefined)?.rules.numbers), this.#calendar, this.#makeThresholds?.(), this.#credits));
     } catch (thrown) {
       this.#stores.forEach((store, place) => (store.capabilities = before[place]!));
       throw TidegateError.from(thrown);

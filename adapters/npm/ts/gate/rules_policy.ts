@@ -4,11 +4,12 @@ import { Policy, type ReadyPolicy, type ReadyQuota } from "../core/policy.js";
 import { invalid } from "../error.js";
 
 /** The algorithms, in the order of `ReadyQuota.algorithm`. */
-export const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "block", "calendar_window"];
+export const ALGORITHMS = ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "leaky_bucket", "concurrency", "penalty", "block", "calendar_window", "balance"];
 
 export const BUCKETS = [ALGORITHMS.indexOf("token_bucket"), ALGORITHMS.indexOf("leaky_bucket")];
 export const PENALTIES = [ALGORITHMS.indexOf("penalty"), ALGORITHMS.indexOf("block")];
 export const CALENDAR_WINDOW = ALGORITHMS.indexOf("calendar_window");
+export const BALANCE = ALGORITHMS.indexOf("balance");
 const CONCURRENCY = ALGORITHMS.indexOf("concurrency");
 const QUOTAS_MAX = 8;
 
@@ -26,9 +27,9 @@ export class RulesPolicy extends Policy {
   static ofLimit(name: string, quotas: readonly ReadyQuota[], chargeDenied: boolean, groupBy: string | undefined): RulesPolicy {
     const options = { name, quotas, chargeDenied, groupBy, scopes: undefined, groupAt: -1, placeByKey: false };
     const policy = new Policy(options, anyRule);
-    const inOrder = policy.quotas.map(({ name, by, rule, calendar }) => {
+    const inOrder = policy.quotas.map(({ name, by, rule, part }) => {
       const [amount, span, refill] = [rule.amount, rule.unit, rule.last];
-      return { algorithm: ALGORITHMS.indexOf(rule.name), place: "", amount, span, refill, name, by: by || undefined, calendar };
+      return { algorithm: ALGORITHMS.indexOf(rule.name), place: "", amount, span, refill, name, by: by || undefined, part };
     });
     const scopes = inOrder.map(({ by }) => (by ? `${name}@${by}` : name)).join();
     const groupAt = policy.group ? policy.dimensions.indexOf(policy.group) : -1;
@@ -51,6 +52,7 @@ export class RulesPolicy extends Policy {
     const twice = two.quotas.find(({ name }) => one.quotas.some((known) => known.name === name));
     if (twice) throw wrong(`two quotas are named "${twice.name}"; write different names`);
     if (quotas.some(({ algorithm, refill }) => algorithm === CONCURRENCY && refill === 1)) throw wrong("returns_cost needs a policy of its own; leave it out");
+    if (this.balance) other.balance?.joins(names);
     const placeByKey = one.placeByKey && two.placeByKey;
     return new RulesPolicy({ ...one, name: `${one.name}+${two.name}`, quotas, scopes: `${one.scopes},${two.scopes}`, placeByKey });
   }
@@ -79,7 +81,8 @@ export function share({ parts, shape }: RulesPolicy, percent: number): RulesPoli
 
 function shareOf(quota: ReadyQuota, percent: number): ReadyQuota {
   const { algorithm, span, refill } = quota;
-  if (PENALTIES.includes(algorithm)) return quota;
+  // What is granted is in the store, and a share of it would be nothing.
+  if (PENALTIES.includes(algorithm) || algorithm === BALANCE) return quota;
   const amount = Math.max(part(quota.amount, percent, 100), 1);
   if (!BUCKETS.includes(algorithm)) return { ...quota, amount };
   const exact = { ...quota, amount, span: span * 100, refill: refill * percent };

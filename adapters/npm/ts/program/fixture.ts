@@ -2,6 +2,7 @@
 
 import { TidegateError } from "../error.js";
 import { calendarWindows } from "../gate/calendar.js";
+import { balances } from "../gate/credits.js";
 import { limitsFromData } from "../gate/limits.js";
 import { warnAt } from "../gate/warn-at.js";
 import { compile } from "../gate/rules/compile.js";
@@ -124,7 +125,7 @@ function expectedOf(value: JsonValue): Expected {
 /** The rules, or what is wrong with them. */
 function compiledOf(text: string): Rules | Wrong {
   try {
-    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()());
+    return compile(rootOf({ name: "rules.json", text }, (text) => readJson(text, true)), limitsFromData(), calendarWindows, warnAt()(), balances);
   } catch (thrown) {
     if (thrown instanceof TidegateError) return new Wrong("rules", thrown.message);
     throw thrown;

@@ -1,5 +1,5 @@
 import type { ZonedCalendar } from "../core/calendar.js";
-import type { Calendar } from "../core/policy.js";
+import type { Part } from "../core/policy.js";
 import type { Rule } from "../core/algorithms/algorithm.js";
 import { PART_MARK } from "../gate/rules/dimension_names.js";
 import type { RulesPolicy } from "../gate/rules_policy.js";
@@ -10,7 +10,7 @@ export function policyOf({ name, chargeDenied, group, quotas }: RulesPolicy): ob
     name,
     ...(chargeDenied && { charge_denied: true }),
     ...(group && { group_by: written(group.name) }),
-    quotas: quotas.map(({ name, by, rule, calendar }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by: written(by) }), ...numbersOf(rule), ...calendarOf(calendar, rule) })),
+    quotas: quotas.map(({ name, by, rule, part }) => ({ algorithm: rule.name, ...(name && { name }), ...(by && { by: written(by) }), ...numbersOf(rule), ...calendarOf(part, rule) })),
   };
 }
 
@@ -33,14 +33,16 @@ function numbersOf({ name, amount, unit, last }: Rule): object {
       return { cap_ms: amount };
     case "calendar_window":
       return { limit: amount };
+    case "balance":
+      return { max: amount, ...(last === 1 && { covers: true }) };
     default:
       return { limit: amount, window_ms: unit };
   }
 }
 
 /** The fields of a calendar. */
-function calendarOf(calendar: Calendar | undefined, { carryOver }: Rule): object {
-  if (!calendar) return {};
-  const { every, zone, anchor } = calendar as ZonedCalendar;
+function calendarOf(part: Part | undefined, { carryOver }: Rule): object {
+  if (!part?.at) return {};
+  const { every, zone, anchor } = part as ZonedCalendar;
   return { every, zone, anchor, ...(carryOver > 0 && { carry_over: carryOver }) };
 }

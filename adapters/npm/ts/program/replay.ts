@@ -3,6 +3,7 @@
 import { TidegateError } from "../error.js";
 import { Gate } from "../gate/index.js";
 import { calendarWindows } from "../gate/calendar.js";
+import { balances } from "../gate/credits.js";
 import { limitsFromData } from "../gate/limits.js";
 import { warnAt } from "../gate/warn-at.js";
 import { Tidegate } from "../stores/memory/index.js";
@@ -23,7 +24,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   forget();
   let gate: Gate;
   try {
-    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt(), onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(), onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
   } catch (thrown) {
     const { kind, message } = TidegateError.from(thrown);
     return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };

@@ -1,5 +1,6 @@
 import { TidegateError } from "../error.js";
 import { calendarWindows } from "../gate/calendar.js";
+import { balances } from "../gate/credits.js";
 import { Numbers } from "../gate/rules/limits_from_data.js";
 import { pricesOf } from "../gate/rules/prices.js";
 import { compile } from "../gate/rules/compile.js";
@@ -26,7 +27,7 @@ export async function read(file: string, overrides?: string): Promise<RulesFile>
   const item = await itemOf(file);
   // A file that cannot be read is a mistake of the command line.
   if (overrides !== undefined) textOf(overrides);
-  const rules = compile(item, numbers, calendarWindows, warnAt()());
+  const rules = compile(item, numbers, calendarWindows, warnAt()(), balances);
   pricesOf(rules.prices);
   if (overrides !== undefined) numbers.reload(await itemOf(overrides), rules);
   return { root: item.node, rules, numbers };

@@ -12,7 +12,7 @@ export const YEAR = 31_536_000_000;
 export const IMPLAUSIBLE_AFTER = 20 * YEAR;
 
 /** The state of one quota. */
-export type State = WindowState | SlidingState | LogState | BucketState | SlotsState | PenaltyState | CalendarState;
+export type State = WindowState | SlidingState | LogState | BucketState | SlotsState | PenaltyState | CalendarState | BalanceState;
 
 export interface WindowState {
   start: number;
@@ -50,6 +50,19 @@ export interface CalendarState {
   used: number;
   /** What was carried over from the window before. */
   carried: number;
+}
+
+export interface BalanceState {
+  /** What was charged beyond what was granted. If it is not 0, there are no lots. */
+  debt: number;
+  /** What is left, in order of expiry. */
+  lots: Lot[];
+}
+
+/** Units that expire together. */
+export interface Lot {
+  units: number;
+  expires: number;
 }
 
 /** An algorithm with its numbers. */
@@ -102,6 +115,12 @@ export abstract class Rule<S extends State = State> {
   /** How many numbers a state has. 0 if it is longer, the more requests it counts. */
   readonly size: number = 0;
 
+  /**
+   * Whether time frees nothing of it: a slot is released, and a balance is granted. Nobody knows when it is unused again, a denied request
+   * takes nothing of it, and a key with some of it is not forgotten.
+   */
+  readonly isHeld: boolean = false;
+
   abstract unused(): S;
   abstract copy(state: S): S;
   /** How long until this cost is admitted, or one of the numbers above. */
@@ -124,6 +143,10 @@ export abstract class Rule<S extends State = State> {
 
   /** Writes one. */
   save(_state: S, _to: Float64Array, _place: number): void {}
+
+  /** The numbers of a state that has one number and then any count of pairs, and the state of such numbers. Only a balance's is so. */
+  numbersOf?(state: S): number[];
+  stateOf?(numbers: readonly number[]): S;
 
   /** How long to delay a request that is admitted. */
   delay(_state: S, _now: number): number {

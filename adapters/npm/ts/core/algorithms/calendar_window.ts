@@ -1,6 +1,6 @@
 import { invalid } from "../../error.js";
 import { later, MAX_INSTANT, MAX_SKEW, MAX_UNITS, since } from "../arithmetic.js";
-import type { Calendar, ReadyQuota } from "../policy.js";
+import type { Part, ReadyQuota } from "../policy.js";
 import { ADMITTED, type CalendarState, isUnits, NEVER, Rule } from "./algorithm.js";
 import { checkedAmount } from "./make_algorithm.js";
 
@@ -27,7 +27,7 @@ export function checkNumbers(place: string, limit: number, carryOver: number): v
 }
 
 /** Windows that are given by the numbers of their rule, and that no zone moves on. */
-export const GIVEN_WINDOWS: Calendar = {
+export const GIVEN_WINDOWS: Part = {
   rule: ({ amount, span, refill }: ReadyQuota, place: string): CalendarWindow => {
     const start = Math.floor(span / LENGTHS) * MINUTE;
     if (start > MAX_INSTANT) throw invalid(`${place}start`, `${start} lies past ${MAX_INSTANT} ms since the epoch`);

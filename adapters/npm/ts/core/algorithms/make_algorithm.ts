@@ -21,9 +21,9 @@ export function checkWindow({ amount, span, place }: ReadyQuota, path: string): 
 
 /** Any algorithm. */
 export function anyRule(ready: ReadyQuota, path: string): Rule {
-  const { algorithm, amount, span, refill, calendar } = ready;
+  const { algorithm, amount, span, refill, part } = ready;
   const place = path + ready.place;
-  if (calendar) return calendar.rule(ready, place);
+  if (part) return part.rule(ready, place);
   switch (algorithm) {
     case FIXED_WINDOW:
       checkWindow(ready, path);

@@ -116,6 +116,7 @@ function add(entries: LogState["entries"], at: number, units: number): void {
 export class Concurrency extends Rule<SlotsState> {
   readonly name = "concurrency";
   readonly code = "cc";
+  override readonly isHeld = true;
 
   unused(): SlotsState {
     return { slots: [] };

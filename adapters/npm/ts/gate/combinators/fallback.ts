@@ -141,8 +141,8 @@ export class Fallback implements Layer {
 }
 
 /** Whether each limit is at least this cost. One request takes one slot, whatever it costs. */
-function canHold({ quotas }: Policy, cost: number): boolean {
-  return quotas.every(({ rule }) => rule.code === "cc" || rule.code === "pn" || cost <= rule.limit);
+function canHold({ quotas, balance }: Policy, cost: number): boolean {
+  return quotas.every(({ rule }) => rule.code === "cc" || rule.code === "pn" || cost <= rule.limit + (balance?.adds(rule) ?? 0));
 }
 
 /** Whether a store can decide on a check. */

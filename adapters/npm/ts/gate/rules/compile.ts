@@ -13,7 +13,7 @@ import { Matcher } from "./matcher.js";
 import { covers, fieldName, identityOf, isUnorderedWith, patternOf, precedes, short } from "./pattern.js";
 import { NEEDS_NUMBERS } from "./missing_options.js";
 import { quoted } from "./quoted_text.js";
-import type { Limit, LimitNumbers, ReadCalendar, Responses, Rule, Rules, Thresholds } from "./rules.js";
+import type { Limit, LimitNumbers, ReadPart, Responses, Rule, Rules, Thresholds } from "./rules.js";
 import { limitsOf as limitsAround, type StoreRules, storeOf } from "./store_rules.js";
 import { suggestion } from "./suggestion.js";
 import { tokensOf } from "./token_rules.js";
@@ -32,10 +32,10 @@ const RULE_FIELDS = [
 ];
 
 /**
- * The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data, `calendar` reads calendar windows, and
- * `thresholds` what warns.
+ * The rules of a file. Throws what is wrong with it, with its position. `numbers` takes limits from data, `calendar` reads calendar windows,
+ * `thresholds` what warns, and `credits` balances.
  */
-export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: ReadCalendar, thresholds?: Thresholds): Rules {
+export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: ReadPart, thresholds?: Thresholds, credits?: ReadPart): Rules {
   root.only(FIELDS);
   const [ignoresCase, exemptsPreflights] = [root.has("case_insensitive"), root.has("exempt_preflights")];
   const fields = (name: string) => root.field(name);
@@ -43,7 +43,7 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const tokens = tokenTable && tokensOf(tokenTable);
   const dimensions = declared ? dimensionsOf(declared) : [];
   const tiers = limitTable ? tiersOf(limitTable) : [];
-  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions, numbers, calendar, thresholds }) : [];
+  const limits = limitTable ? limitsOf(limitTable, tiers, { tokens, dimensions, numbers, calendar, thresholds, credits }) : [];
   const compiler = new Compiler(limits, tiers, ignoresCase);
   root.field("rules")?.each((rule) => compiler.add(rule));
   const { rules, warnings } = compiler;

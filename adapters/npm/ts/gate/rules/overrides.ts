@@ -37,7 +37,7 @@ function ofLimit(limit: string, item: FileValue, rules: Rules, fixed: ReadonlySe
   if (rules.stores.flatMap(limitsOf).includes(limit)) throw item.wrong(limit, "is asked first or tried, with one number for all; delete this");
   if (fixed.has(limit)) throw item.wrong(limit, `${FIXED}; delete this`);
   const quotas = rules.limits[place]!.policies.flatMap((policy) => (policy ? policy.quotas.map(({ name, rule }, nth) => ({ name, rule, ready: policy.parts.quotas[nth]! })) : []));
-  const counting = quotas.filter(({ rule }) => !blocks(rule));
+  const counting = quotas.filter(({ rule }) => !blocks(rule) && rule.code !== "ba");
   const names = [...new Set(counting.map(({ name }) => name))];
   const sole = names.length === 1 ? names[0] : undefined;
   item.only(sole === undefined ? names : [...new Set(["limit", sole])]);

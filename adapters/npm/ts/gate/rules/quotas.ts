@@ -1,9 +1,9 @@
 import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import { ALGORITHMS, CALENDAR_WINDOW, PENALTIES } from "../rules_policy.js";
+import { ALGORITHMS, BALANCE, CALENDAR_WINDOW, PENALTIES } from "../rules_policy.js";
 import type { FileValue } from "./file_value.js";
-import { NEEDS_CALENDAR, NEEDS_NUMBERS, NEEDS_THRESHOLDS } from "./missing_options.js";
-import type { ReadCalendar, Rules } from "./rules.js";
+import { NEEDS_CALENDAR, NEEDS_CREDITS, NEEDS_NUMBERS, NEEDS_THRESHOLDS } from "./missing_options.js";
+import type { ReadPart, Rules } from "./rules.js";
 import { suggestion } from "./suggestion.js";
 
 /** The fields of an algorithm, and what each is of a quota. */
@@ -23,41 +23,42 @@ const NUMBERS: readonly Numbers[] = [
   { base_ms: "span", factor: "refill", cap_ms: "amount" },
   { cap_ms: "amount" },
   { limit: "amount" },
+  {},
 ];
 
-/** What only the Rust crates have. */
-const BALANCE = "balance";
-const NO_BALANCE = "a balance is not supported by this package yet; count by it in a service in Rust";
+/** That of the other algorithms. */
+const NO_PART: ReadPart = Object.assign(counted, { fields: [] });
 
-/** The further fields of a calendar window. */
-const CALENDAR_FIELDS = ["every", "zone", "anchor", "carry_over"];
+function counted(item: FileValue, quota: ReadyQuota): ReadyQuota {
+  item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
+  return quota;
+}
 
-/** What reads the fields of a quota that are not its algorithm's: `limit_from`, `warn_at`, and those of a calendar window. */
-export type QuotaReaders = Pick<Rules, "numbers" | "thresholds"> & { readonly calendar: ReadCalendar | undefined };
+/** What reads the fields of a quota that are not its algorithm's: `limit_from`, `warn_at`, and those of a calendar window and a balance. */
+export type QuotaReaders = Pick<Rules, "numbers" | "thresholds"> & { readonly calendar: ReadPart | undefined; readonly credits: ReadPart | undefined };
 
 /** The quotas of a limit. `dimension` reads what one counts by: a name, or an empty text for the sender. */
 export function quotasOf(limit: FileValue, dimension: (item: FileValue) => string, readers: QuotaReaders): ReadyQuota[] {
   return limit.required("quotas").each((item) => quota(item, dimension, readers));
 }
 
-function quota(item: FileValue, dimension: (item: FileValue) => string, { numbers: fromData, calendar, thresholds }: QuotaReaders): ReadyQuota {
+function quota(item: FileValue, dimension: (item: FileValue) => string, { numbers: fromData, calendar, credits, thresholds }: QuotaReaders): ReadyQuota {
   const named = item.required("algorithm");
   const algorithm = ALGORITHMS.indexOf(named.text);
-  if (named.text === BALANCE) throw named.invalid(NO_BALANCE);
-  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, [...ALGORITHMS, BALANCE])}`);
-  const [numbers, isCalendar] = [NUMBERS[algorithm]!, algorithm === CALENDAR_WINDOW];
-  // A penalty has no limit.
-  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...(isCalendar ? CALENDAR_FIELDS : []), ...(PENALTIES.includes(algorithm) ? [] : ["limit_from", "warn_at"])]);
+  if (algorithm < 0) throw named.wrong(named.text, `is not an algorithm; ${suggestion(named.text, ALGORITHMS)}`);
+  const [numbers, isBalance] = [NUMBERS[algorithm]!, algorithm === BALANCE];
+  const part = isBalance ? credits : algorithm === CALENDAR_WINDOW ? calendar : NO_PART;
+  if (!part) throw named.invalid(isBalance ? NEEDS_CREDITS : NEEDS_CALENDAR);
+  // A penalty has no limit, and what a balance holds is granted.
+  item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...part.fields, ...(PENALTIES.includes(algorithm) || isBalance ? [] : ["limit_from", "warn_at"])]);
   const from = item.field("limit_from");
   if (from && !fromData) throw from.invalid(NEEDS_NUMBERS);
-  if (isCalendar && !calendar) throw named.invalid(NEEDS_CALENDAR);
   let quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
   for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
   const name = item.field("name")?.text;
   const by = item.field("by");
   quota.by = (by && dimension(by)) || undefined;
-  if (isCalendar) quota = calendar!(item, quota);
-  else item.placing(() => anyRule(quota, ""), (message) => inFile(item, message));
+  quota = part(item, quota);
   quota.name = name === undefined ? name : item.checkedName("name", name);
   const warnAt = item.field("warn_at");
   if (warnAt && !thresholds) throw warnAt.invalid(NEEDS_THRESHOLDS);

@@ -112,8 +112,8 @@ export interface LimitNumbers {
 /** Makes those of a file. `before` are those that it replaces, whose file of overrides stays. */
 export type MakeLimitNumbers = (before?: LimitNumbers) => LimitNumbers;
 
-/** Reads the fields of a calendar: a quota with this limit, in its windows. */
-export type ReadCalendar = (item: FileValue, quota: ReadyQuota) => ReadyQuota;
+/** Reads the fields of a calendar or a balance: a quota with this limit, in the calendar's windows, or the balance. */
+export type ReadPart = ((item: FileValue, quota: ReadyQuota) => ReadyQuota) & { readonly fields: readonly string[] };
 
 /** What was asked for a decision. */
 export interface Charged {

@@ -80,6 +80,9 @@ export class FileThresholds implements Thresholds {
       if (!list) return;
       const name = quota.field("name")?.text ?? (quotas.length === 1 ? policy.name : `${policy.name}-${nth + 1}`);
       if (policy.chargeDenied) throw table.invalid("charge_denied: a denial that is charged does not tell what was used before; delete it, or delete warn_at");
+      if (policy.balance && policy.balance.adds(policy.quotas.find((quota) => quota.name === name)!.rule) > 0) {
+        throw table.invalid("warn_at: a balance that covers a quota does not tell how much of a request that paid; delete warn_at, or covers");
+      }
       this.#percents.set(nameOf(policy.name, tier, name), list.each((percent) => percent.number));
       this.#limits.add(policy.name);
     });

@@ -3,7 +3,7 @@ import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
 import type { Policy } from "../../core/policy.js";
 import { AT } from "../../decision_numbers.js";
-import type { Core } from "../../limiter_core.js";
+import type { StoreCore } from "../../limiter_core.js";
 import { PEEK, type Question } from "../../question.js";
 import { type Call, said, type Store } from "../../store.js";
 import { type KeyCheck, Isolate } from "./isolate.js";
@@ -27,6 +27,7 @@ export const SHARED: Capabilities = {
   refund: false,
   reset: false,
   block: false,
+  grant: false,
   idempotency: false,
 };
 
@@ -45,14 +46,14 @@ const policies = new Map<string, Policy>();
 /** Asks the isolate's counts, and carries what they read and write. */
 export class Counts implements Store {
   readonly name = "Workers KV";
-  readonly #core: Core;
+  readonly #core: StoreCore;
   readonly #policy: Policy;
   readonly #namespace: Kv;
   readonly #cacheTtl: number;
   readonly #decided: (now: number) => void;
 
   /** `decided` is called after each decision, with its time. */
-  constructor(core: Core, namespace: Kv, cacheTtl: number, decided: (now: number) => void) {
+  constructor(core: StoreCore, namespace: Kv, cacheTtl: number, decided: (now: number) => void) {
     this.#core = core;
     this.#policy = shared(core.policy);
     this.#namespace = namespace;
@@ -120,7 +121,7 @@ export class Counts implements Store {
     return { policy, key, name: `tg1:${policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }
 
-  #leave(decision: Core["decision"]): undefined {
+  #leave(decision: StoreCore["decision"]): undefined {
     this.#core.decision = decision;
     quietly(() => this.#decided(decision[AT]!));
   }

@@ -2,6 +2,7 @@ import { waitUntil } from "cloudflare:workers";
 import { CachingLimiter } from "../../caching_limiter.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
+import { Core } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { Counts, type Kv, SHARED } from "./counts.js";
 
@@ -49,7 +50,7 @@ export class Tidegate extends CachingLimiter {
     };
     const cacheTtl = Math.max(fields.whole("cacheTtlS") ?? 0, 30);
     let counts: Counts;
-    super(ready, SHARED, (core) => {
+    super(ready, SHARED, Core, (core) => {
       counts = new Counts(core, namespace!, cacheTtl, (now) => this.decided(now));
       return counts;
     });

@@ -5,7 +5,7 @@ import type { ReadyQuota } from "../../core/policy.js";
 import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../decision_numbers.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import type { Core } from "../../limiter_core.js";
+import { Core, type StoreCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
 import { type Call, said, type Store } from "../../store.js";
@@ -52,7 +52,7 @@ export class Tidegate extends RemoteLimiter {
       apart: true,
       broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined,
     };
-    super(ready, NATIVE, ruleOf, (core) => new Counter(core, binding!));
+    super(ready, () => new Core(ready, NATIVE, ruleOf), (core) => new Counter(core, binding!));
   }
 }
 
@@ -71,10 +71,10 @@ function ruleOf(ready: ReadyQuota, path: string): Rule {
 /** Asks the binding. */
 class Counter implements Store {
   readonly name = "Rate Limiting binding";
-  readonly #core: Core;
+  readonly #core: StoreCore;
   readonly #binding: Binding;
 
-  constructor(core: Core, binding: Binding) {
+  constructor(core: StoreCore, binding: Binding) {
     this.#core = core;
     this.#binding = binding;
   }

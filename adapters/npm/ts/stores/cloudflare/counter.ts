@@ -1,20 +1,30 @@
-import { block, copied, decide, type Decision, expiresAfter, NO_CHARGE, peek, refund, settle, unused, verify } from "../../core/decide.js";
+import { block, copied, decide, type Decision, expiresAfter, grant, NO_CHARGE, peek, refund, settle, unused, verify } from "../../core/decide.js";
 import { later, MAX_INSTANT, since } from "../../core/arithmetic.js";
 import { Lender, type LoanAnswer } from "../../core/lending/lender.js";
-import type { Policy } from "../../core/policy.js";
-import type { State } from "../../core/algorithms/algorithm.js";
+import type { Part, Policy } from "../../core/policy.js";
+import type { Lot, State } from "../../core/algorithms/algorithm.js";
+import { balanceOf } from "../../core/valid_question.js";
 import { TidegateError } from "../../error.js";
 import { ALLOWED, AT, REPLAY, STATUS } from "../../decision_numbers.js";
 import { Cache } from "./cache.js";
-import { areReadable, areSame, decisionOf, lenderOf, longs, Reader, statesOf, written, writtenDecision } from "../../core/codec.js";
+import { areReadable, areSame, decisionOf, lenderOf, longs, put, Reader, statesOf, written, writtenDecision } from "../../core/codec.js";
 import { leasedOf, type Named, type Row, rowOf, type Rows, valueOf } from "./rows.js";
-import { answersTogether, apart, BLOCK, type Call, Calls, CHECK, costOf, DELETE, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, writtenAnswer, writtenError } from "./wire.js";
+import { answersTogether, apart, BLOCK, type Call, Calls, CHECK, costOf, DELETE, GRANT, hashOf, idOf, LEND, PEEK, REFUND, RELEASE, writtenAnswer, writtenError } from "./wire.js";
 
 /** The least time between two sweeps. */
 const PAUSE_MIN = 60_000;
 
 /** The first byte of a stored answer to a token, whose charge is not settled, or is. */
 const [CHARGED, SETTLED] = ["10", "11"] as const;
+
+/** That of a charge of which a balance paid a part, and that of a grant. */
+const [PAID, GRANTED] = ["12", "20"] as const;
+
+/** Where a stored answer has the lots that paid. */
+const LOTS_AT = 34;
+
+/** The error of a token that is used twice. */
+const REUSED = ["token_reused", "this idempotency token belongs to a charge of another cost; use one token for each request"];
 
 /** What remains after a part of a sweep: no row, some rows, or more rows to look at. */
 export const [NOTHING, SOME, MORE] = [0, 1, 2] as const;
@@ -52,6 +62,10 @@ interface First {
   /** The cost, in digits. */
   readonly units: string;
   readonly isSettled: boolean;
+  /** What a balance has paid of it. */
+  readonly paid: readonly Lot[] | undefined;
+  /** Where the row has the decision. */
+  readonly decisionAt: number;
   readonly decision: Decision;
 }
 
@@ -61,7 +75,7 @@ interface First {
  */
 export class Counter {
   readonly #rows: Rows;
-  readonly #calls = new Calls();
+  readonly #calls: Calls;
   #cache = new Cache();
   /** What was read of the rows of the last calls, by their place in a call. Most calls have the same rows as the one before. */
   readonly #read: Read[] = [];
@@ -70,9 +84,10 @@ export class Counter {
   #pause = PAUSE_MIN;
   #sweeping: Sweeping | undefined;
 
-  /** A counter over rows, which may be those of an earlier one. `alarm` is when the object's pending alarm fires. */
-  constructor(rows: Rows, alarm: number | undefined) {
+  /** A counter over rows, which may be those of an earlier one. `alarm` is when the object's pending alarm fires. `balances`: see `Calls`. */
+  constructor(rows: Rows, alarm: number | undefined, balances?: Part) {
     this.#rows = rows;
+    this.#calls = new Calls(balances);
     this.#alarm = alarm;
   }
 
@@ -80,7 +95,10 @@ export class Counter {
   answer(question: string, clock: number): string {
     return orError(() => {
       const calls = apart(question);
-      const one = (call: string) => writtenAnswer(this.#apply(this.#calls.read(call), clock));
+      const one = (text: string) => {
+        const call = this.#calls.read(text);
+        return writtenAnswer(this.#apply(call, clock), call.policy);
+      };
       return calls ? answersTogether(calls.map((call) => orError(() => one(call)))) : one(question);
     });
   }
@@ -123,6 +141,8 @@ export class Counter {
         return this.#change(call, now, clock, (states) => refund(policy, states, extra, now, cost));
       case BLOCK:
         return this.#change(call, now, clock, (states) => block(policy, states, now, extra));
+      case GRANT:
+        return this.#grant(call, now, clock);
       case DELETE:
         return this.#delete(call, now, clock);
       default:
@@ -135,7 +155,7 @@ export class Counter {
     const name = once && onceName(once.token, rows);
     const first = name === undefined ? undefined : this.#first(name, policy, now);
     if (first) {
-      if (first.units !== units) throw ["token_reused", "this idempotency token belongs to a charge of another cost; use one token for each request"];
+      if (first.units !== units) throw REUSED;
       first.decision[REPLAY] = 1;
       return plain(first.decision);
     }
@@ -152,7 +172,9 @@ export class Counter {
     const changed = this.#changed(call, found, states, now, clock);
     // Only a check that was admitted and charged gets a row for its token, so that the limit bounds the number of these rows.
     if (once && answer.decision[STATUS] === ALLOWED && cost > 0) {
-      const value = CHARGED + longs(later(now, once.ttl)) + units + writtenDecision(answer.decision);
+      const lots = policy.balance?.paid(policy.quotas, found.flatMap(({ before }) => before), answer.decision) ?? [];
+      const paid = lots.length > 0 ? put(lots.length, 1) + lots.map(({ units, expires }) => longs(units, expires)).join("") : "";
+      const value = (paid ? PAID : CHARGED) + longs(later(now, once.ttl)) + units + paid + writtenDecision(answer.decision, policy);
       changed.push([name!, rowOf(later(clock, Math.max(once.ttl, call.minTtl)), "", value)]);
     }
     this.#save(changed, clock);
@@ -170,8 +192,9 @@ export class Counter {
       standing[REPLAY] = 1;
       return plain(standing);
     }
-    const charge = { id: idOf(token), at: first.decision[AT]!, cost: costOf(first.units) };
-    const row = rowOf(first.row.expires, "", SETTLED + valueOf(first.row).slice(SETTLED.length));
+    const charge = { id: idOf(token), at: first.decision[AT]!, cost: costOf(first.units), paid: first.paid };
+    const value = valueOf(first.row);
+    const row = rowOf(first.row.expires, "", SETTLED + value.slice(SETTLED.length, LOTS_AT) + value.slice(first.decisionAt));
     return this.#change(call, now, clock, (states) => settle(policy, states, charge, now, action === RELEASE ? charge.cost : cost), [name, row]);
   }
 
@@ -183,10 +206,32 @@ export class Counter {
     return plain(peek(call.policy, states, now, 0));
   }
 
-  /** Resets the counts, even of a row that cannot be read. */
+  /** Grants units, once for each token. */
+  #grant(call: Call, now: number, clock: number): LoanAnswer {
+    const { policy, token, units, cost, extra, expires, minTtl, rows } = call;
+    // The other quotas may change before the grant is repeated.
+    const name = onceName(token, [rows[balanceOf(policy).row(policy)]!], "grant");
+    const row = this.#row(name);
+    const reader = row && new Reader(valueOf(row), 0, (what) => ["corrupt", `durable object: the row of a grant: ${what}`]);
+    if (reader && reader.digits(1) !== GRANTED) throw reader.error("it is not one");
+    const [until, granted] = reader ? [reader.instant(), reader.digits(8)] : [0, ""];
+    reader?.end();
+    if (until > now) {
+      const standing = peek(policy, this.#find(call, now).states, now, 0);
+      if (granted !== units) throw REUSED;
+      standing[REPLAY] = 1;
+      return plain(standing);
+    }
+    const remembered = rowOf(later(clock, Math.max(extra, minTtl)), "", GRANTED + longs(later(now, extra)) + units);
+    return this.#change(call, now, clock, (states) => grant(policy, states, now, cost, expires), [name, remembered]);
+  }
+
+  /** Resets the counts, even of a row that cannot be read, but for a balance: it is money. */
   #delete({ policy, parts, rows }: Call, now: number, clock: number): LoanAnswer {
     rows.forEach((name, nth) => {
-      const row = this.#lent(parts[nth]!, name);
+      const part = parts[nth]!;
+      if (policy.balance && part.quotas[0]!.rule === policy.balance) return;
+      const row = this.#lent(part, name);
       if (row) return this.#save([[name, row]], clock);
       this.#rows.remove(name);
       this.#cache.delete(name);
@@ -246,7 +291,7 @@ export class Counter {
     for (let nth = 0; nth < rows.length; nth++) {
       const part = parts[nth]!;
       const { expires, before, lender } = found[nth]!;
-      const { first, end } = policy.dimensions[nth]!;
+      const { first, end } = policy.rows[nth]!;
       if (!lender?.changed && areSame(part.quotas, before, states, first)) continue;
       const unusedAfter = expiresAfter(policy, states, now, first, end);
       if (expires === undefined && unusedAfter === 0) continue;
@@ -267,9 +312,10 @@ export class Counter {
     if (!row) return undefined;
     const reader = new Reader(valueOf(row), 0, (what) => ["corrupt", `durable object: the row of a token: ${what}`]);
     const kind = reader.digits(1);
-    if (kind !== CHARGED && kind !== SETTLED) throw reader.error("it is not one");
+    if (kind !== CHARGED && kind !== SETTLED && kind !== PAID) throw reader.error("it is not one");
     const [until, units] = [reader.instant(), reader.digits(8)];
-    const first = { row, units, isSettled: kind === SETTLED, decision: decisionOf(reader, quotas.length) };
+    const paid = kind === PAID ? Array.from({ length: reader.byte() }, () => ({ units: reader.long(), expires: reader.instant() })) : undefined;
+    const first = { row, units, isSettled: kind === SETTLED, paid, decisionAt: reader.at, decision: decisionOf(reader, quotas.length) };
     return until > now ? first : undefined;
   }
 
@@ -322,10 +368,10 @@ function corrected({ policy, cost }: Call, found: readonly Found[], states: read
   return lender && found.length === 1 ? lender.corrected(policy, states, now, cost, decision) : decision;
 }
 
-/** The name of the row with the first answer to a check of these rows. No other row's name begins like this. */
-function onceName(token: string, rows: readonly string[]): string {
+/** The name of the row with the first answer to a check of these rows, or with a grant. No other row's name begins like this. */
+function onceName(token: string, rows: readonly string[], kind = "once"): string {
   // Rows of one group differ in their ends only.
-  return `once:${rows.length === 1 ? token : hashOf([token, ...rows].join("\n"))}:${rows[0]}`;
+  return `${kind}:${rows.length === 1 ? token : hashOf([token, ...rows].join("\n"))}:${rows[0]}`;
 }
 
 function earlier(one: number | undefined, other: number | undefined): number | undefined {

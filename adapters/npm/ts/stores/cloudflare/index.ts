@@ -4,6 +4,7 @@ import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type Leases, lending } from "../../leases.js";
+import { PlaceCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { type Objects, Stubs } from "./stubs.js";
 
@@ -84,6 +85,6 @@ export class Tidegate extends CachingLimiter {
     const objects = namespace && jurisdiction ? within(namespace, jurisdiction) : namespace;
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };
-    super(ready, lends(CAPABILITIES, ready), (core) => new Stubs(core, objects!, hint, ready));
+    super(ready, lends(CAPABILITIES, ready), PlaceCore, (core) => new Stubs(core, objects!, hint, ready));
   }
 }

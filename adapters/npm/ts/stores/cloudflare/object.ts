@@ -1,5 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import { MAX_INSTANT } from "../../core/arithmetic.js";
+import type { Part } from "../../core/policy.js";
 import { TidegateError } from "../../error.js";
 import { Counter, MORE, NOTHING } from "./counter.js";
 import { Rows, type Storage } from "./rows.js";
@@ -14,6 +15,11 @@ import { Rows, type Storage } from "./rows.js";
 export class TidegateObject extends DurableObject {
   /** Undefined until the first event: whether an alarm is pending can only be asked asynchronously. */
   #counter: Counter | undefined;
+
+  /** @internal How quotas become balances: those of `@tidegate/edge/credits/cloudflare` know how. */
+  protected get balances(): Part | undefined {
+    return undefined;
+  }
 
   /** Answers a call of a limiter in one step. The platform holds the answer until what it wrote is durable. */
   answer(question: string): string | Promise<string> {
@@ -36,7 +42,7 @@ export class TidegateObject extends DurableObject {
     if (this.#counter) return this.#counter;
     const alarm = await this.ctx.storage.getAlarm();
     // Another event may have made it meanwhile.
-    return (this.#counter ??= new Counter(new Rows(this.ctx.storage as unknown as Storage), alarm ?? undefined));
+    return (this.#counter ??= new Counter(new Rows(this.ctx.storage as unknown as Storage), alarm ?? undefined, this.balances));
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Asked, Asking } from "../../lending_store.js";
-import type { Core } from "../../limiter_core.js";
+import type { StoreCore } from "../../limiter_core.js";
 import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
@@ -48,7 +48,7 @@ export class Stubs extends Asking<Words> {
   /** Whether an object has answered. */
   #hasAnswered = false;
 
-  constructor(core: Core, namespace: Objects, hint: object | undefined, options: StubOptions) {
+  constructor(core: StoreCore, namespace: Objects, hint: object | undefined, options: StubOptions) {
     super(core, options);
     this.#namespace = namespace;
     this.#hint = hint;

@@ -1,8 +1,8 @@
-import type { Core } from "../../limiter_core.js";
+import type { StoreCore } from "../../limiter_core.js";
 import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { digest } from "../../core/key.js";
 import type { LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
-import { Policy, type ReadyQuota } from "../../core/policy.js";
+import { type Part, Policy, type ReadyQuota } from "../../core/policy.js";
 import { GIVEN_WINDOWS } from "../../core/algorithms/calendar_window.js";
 import { anyRule } from "../../core/algorithms/make_algorithm.js";
 import * as asked from "../../question.js";
@@ -33,10 +33,10 @@ const [CHARGE_DENIED, OBJECT_CLOCK, TOKEN, FLAGS_END] = [1, 2, 4, 8] as const;
 const [GRANTED, DENIES, ANSWER_FLAGS_END] = [1, 2, 4] as const;
 
 /** What an object is asked to do. */
-export const [CHECK, PEEK, REFUND, DELETE, LEND, SETTLE, RELEASE, BLOCK] = [1, 2, 3, 4, 5, 6, 7, 8] as const;
+export const [CHECK, PEEK, REFUND, DELETE, LEND, SETTLE, RELEASE, BLOCK, GRANT] = [1, 2, 3, 4, 5, 6, 7, 8, 9] as const;
 
 /** The same by the kinds of questions. */
-const ACTIONS = [CHECK, PEEK, SETTLE, REFUND, BLOCK, DELETE] as const;
+const ACTIONS = [CHECK, PEEK, SETTLE, REFUND, BLOCK, DELETE, GRANT] as const;
 
 /** How many digits come before a call's policy, and how many a quota has. */
 const [HEAD_AT, QUOTA_LEN] = [6, 2 * (1 + 3 * 8)] as const;
@@ -59,7 +59,7 @@ export interface Call {
   readonly policy: Policy;
   /** The policy of each row. */
   readonly parts: readonly Policy[];
-  /** The names of the rows, one for each dimension. */
+  /** The names of the policy's rows. */
   readonly rows: readonly string[];
   readonly cost: number;
   /** The cost in digits: more than a double tells apart is the same only with the same digits. */
@@ -69,10 +69,12 @@ export interface Call {
   readonly minTtl: number;
   /** The token of a check, and how long its first answer is kept. */
   readonly once: { readonly token: string; readonly ttl: number } | undefined;
-  /** The token of a settlement. */
+  /** The token of a settlement or a grant. */
   readonly token: string;
-  /** When a refund's cost was charged, or how long to block. */
+  /** When a refund's cost was charged, how long to block, or how long a grant is remembered. */
   readonly extra: number;
+  /** When what is granted expires. */
+  readonly expires: number;
   readonly loan: LoanQuestion | undefined;
 }
 
@@ -107,8 +109,8 @@ export function writtenQuotas({ quotas, dimensions }: Policy): string {
 
 /** Writes what to ask about a question's rows. `quotas` are those of the policy, in digits. */
 export function writtenCall(
-  { policy }: Core,
-  { kind, cost, now, token, extra }: asked.Question,
+  { policy }: Pick<StoreCore, "policy">,
+  { kind, cost, now, token, extra, expires }: asked.Question,
   loan: LoanQuestion | undefined,
   quotas: string,
   rows: readonly string[],
@@ -124,9 +126,10 @@ export function writtenCall(
   }
   text += longs(isRelease || isReset || kind === asked.BLOCK ? 0 : cost, isTimeless || isReset ? 0 : now, minTtlMs);
   if (once !== undefined) text += hashOf(once) + longs(Math.max(extra, policy.longestSlot));
-  if (kind === asked.SETTLE) text += hashOf(token ?? "");
+  if (kind === asked.SETTLE || kind === asked.GRANT) text += hashOf(token ?? "");
   if (kind === asked.REFUND) text += longs(Math.min(extra, MAX_INSTANT));
   if (kind === asked.BLOCK) text += longs(extra);
+  if (kind === asked.GRANT) text += longs(extra, expires);
   return loan ? text + writtenLoan(loan) : text;
 }
 
@@ -142,6 +145,8 @@ interface Built {
 
 /** Reads calls. Most have the policy and the rows of the one before, or are the same, and need not be read anew. */
 export class Calls {
+  /** How a quota becomes a balance, if there are balances. */
+  readonly #balances: Part | undefined;
   /** The last call, and its digits. */
   #last: Call | undefined;
   #text = "";
@@ -151,6 +156,10 @@ export class Calls {
   #policy: Built | undefined;
   #rows: readonly string[] = [];
   #head = "";
+
+  constructor(balances?: Part) {
+    this.#balances = balances;
+  }
 
   /** Reads a call. Throws if `writtenCall` does not write it. */
   read(text: string): Call {
@@ -166,16 +175,17 @@ export class Calls {
     const { policy, parts } = this.#readHead(text, reader, (flags & CHARGE_DENIED) !== 0);
     const [units, now, minTtl] = [reader.digits(8), reader.instant(), reader.long()];
     const once = flags & TOKEN ? { token: reader.digits(TOKEN_BYTES), ttl: reader.long() } : undefined;
-    if (action < CHECK || action > BLOCK) throw reader.error("an unknown action");
-    const token = action === SETTLE || action === RELEASE ? reader.digits(TOKEN_BYTES) : "";
-    const extra = action === REFUND ? reader.instant() : action === BLOCK ? reader.long() : 0;
+    if (action < CHECK || action > GRANT) throw reader.error("an unknown action");
+    const token = action === SETTLE || action === RELEASE || action === GRANT ? reader.digits(TOKEN_BYTES) : "";
+    const extra = action === REFUND ? reader.instant() : action === BLOCK || action === GRANT ? reader.long() : 0;
+    const expires = action === GRANT ? reader.instant() : 0;
     const loan = action === LEND ? loanQuestion(reader, version) : undefined;
     if (version !== (loan?.owed ? VERSION_OF_OWED : VERSION)) throw reader.error("an action of another version");
     reader.end();
     this.#text = text;
     const called = flags & OBJECT_CLOCK ? undefined : now;
     const [rows, cost] = [this.#rows, costOf(units)];
-    return (this.#last = { action, policy, parts, rows, cost, units, now: called, minTtl, once, token, extra, loan });
+    return (this.#last = { action, policy, parts, rows, cost, units, now: called, minTtl, once, token, extra, expires, loan });
   }
 
   /** Reads the policy and the names of the rows. */
@@ -196,7 +206,7 @@ export class Calls {
     const key = `${chargeDenied}${digits}`;
     let built = this.#built.get(key);
     if (!built) {
-      built = build(digits, count, chargeDenied);
+      built = build(digits, count, chargeDenied, this.#balances);
       if (this.#built.size >= POLICIES_MAX) this.#built.clear();
       this.#built.set(key, built);
     }
@@ -206,23 +216,23 @@ export class Calls {
 }
 
 /** Builds a policy of some quotas. Throws if `writtenQuotas` does not write them so. */
-function build(digits: string, count: number, chargeDenied: boolean): Built {
-  const quotas = Array.from({ length: count }, (_, nth) => quota(new Reader(digits, nth * QUOTA_LEN, wrongCall)));
+function build(digits: string, count: number, chargeDenied: boolean, balances: Part | undefined): Built {
+  const quotas = Array.from({ length: count }, (_, nth) => quota(new Reader(digits, nth * QUOTA_LEN, wrongCall), balances));
   const policy = new Policy({ name: NAME, quotas, chargeDenied, groupBy: undefined, scopes: undefined, groupAt: -1, placeByKey: false }, anyRule);
   if (writtenQuotas(policy) !== put(count, 1) + digits) throw wrongCall("the quotas are not in a policy's order");
-  const { dimensions } = policy;
-  const parts = dimensions.map(({ first, end }) => ({ ...policy, quotas: policy.quotas.slice(first, end) }));
+  const parts = policy.rows.map(({ first, end }) => ({ ...policy, quotas: policy.quotas.slice(first, end) }));
   return { policy, parts: parts.length === 1 ? [policy] : parts };
 }
 
-function quota(reader: Reader): ReadyQuota {
+function quota(reader: Reader, balances: Part | undefined): ReadyQuota {
   const kind = reader.byte();
   const [amount, span, last] = [reader.long(), reader.long(), reader.long()];
   const number = kind & 15;
-  if (number === 0 || number > 8) throw reader.error("an unknown algorithm");
+  if (number === 0 || number > 9) throw reader.error("an unknown algorithm");
+  if (number === 9 && !balances) throw ["unsupported", `durable object: this class has no balances; export TidegateObject of "@tidegate/edge/credits/cloudflare"`];
   // A block has no base. Only 1 says that a concurrency limit returns the cost.
   const algorithm = number === 7 && span === 0 ? number : number - 1;
-  return { algorithm, place: "", amount, span, refill: number === 6 ? Number(last === 1) : last, name: undefined, by: String(kind >> 4), calendar: number === 8 ? GIVEN_WINDOWS : undefined };
+  return { algorithm, place: "", amount, span, refill: number === 6 || number === 9 ? Number(last === 1) : last, name: undefined, by: String(kind >> 4), part: number === 8 ? GIVEN_WINDOWS : number === 9 ? balances : undefined };
 }
 
 /** The name of a row. */
@@ -291,10 +301,10 @@ function sized(digits: string): string {
 }
 
 /** Writes an answer. */
-export function writtenAnswer({ decision, granted, deniesFor }: LoanAnswer): string {
+export function writtenAnswer({ decision, granted, deniesFor }: LoanAnswer, policy: Policy): string {
   const flags = (granted ? GRANTED : 0) | (deniesFor > 0 ? DENIES : 0);
   const loan = granted ? longs(granted.number, granted.units, granted.lasts) : "";
-  return put(VERSION, 1) + put(flags, 1) + loan + (deniesFor > 0 ? longs(deniesFor) : "") + writtenDecision(decision);
+  return put(VERSION, 1) + put(flags, 1) + loan + (deniesFor > 0 ? longs(deniesFor) : "") + writtenDecision(decision, policy);
 }
 
 /** The text of an error, by the status that it would have. */

@@ -1,4 +1,5 @@
 import { later } from "../../core/arithmetic.js";
+import type { Lot } from "../../core/algorithms/algorithm.js";
 import type { Charge, Decision } from "../../core/decide.js";
 import { digest } from "../../core/key.js";
 import { AT } from "../../decision_numbers.js";
@@ -21,6 +22,7 @@ interface Answer {
   until: number;
   decision: Decision;
   cost: number;
+  paid: readonly Lot[] | undefined;
 }
 
 /** The first answers to checks with a token: those whose charge can be settled, and those whose charge is. */
@@ -45,11 +47,11 @@ export class Answers {
     return this.#size < ANSWERS_MAX || this.#settled.size > 0;
   }
 
-  remember(name: string, { now, cost }: Question, ttl: number, decision: Decision): void {
+  remember(name: string, { now, cost }: Question, ttl: number, decision: Decision, paid?: readonly Lot[]): void {
     if (!this.hasRoom(now)) return;
     this.#settled.delete(name);
     if (this.#size >= ANSWERS_MAX) for (const oldest of this.#settled.keys()) if (this.#settled.delete(oldest)) break;
-    this.#open.set(name, { until: later(now, ttl), decision, cost });
+    this.#open.set(name, { until: later(now, ttl), decision, cost, paid });
   }
 
   /** The charge to settle. Undefined if it is settled. */
@@ -60,7 +62,7 @@ export class Answers {
     }
     if (!this.#open.delete(name)) return undefined;
     this.#settled.set(name, answer);
-    return { id, at: answer.decision[AT]!, cost: answer.cost };
+    return { id, at: answer.decision[AT]!, cost: answer.cost, paid: answer.paid };
   }
 
   get #size(): number {

@@ -1,11 +1,11 @@
 import type { Runner } from "../../calls.js";
 import type { Rule, State } from "../../core/algorithms/algorithm.js";
 import { later } from "../../core/arithmetic.js";
-import { block, type Decision, copied, decide, decideAlone, expiresAfter, peek, refund, settle, unused } from "../../core/decide.js";
+import { block, type Decision, copied, decide, decideAlone, expiresAfter, grant, peek, refund, settle, unused } from "../../core/decide.js";
 import { blocks, type Dimension, Policy } from "../../core/policy.js";
 import { ALLOWED, REPLAY, STATUS } from "../../decision_numbers.js";
 import type { ExactCore } from "../../limiter_core.js";
-import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
+import { BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
 import { Rows } from "./rows.js";
 
@@ -54,7 +54,10 @@ interface Place {
 /** Counts in the memory of this process. */
 export class Memory implements Runner {
   readonly #core: ExactCore;
-  readonly #rows: readonly Rows[];
+  /** The rows of each dimension, or of each row of a policy with a balance, by its id. */
+  readonly #rows: ReadonlyMap<string, Rows>;
+  /** Those of the first one. */
+  readonly #first: Rows;
   readonly #answers: Answers;
   readonly #maxKeys: number;
   readonly #whenFull: Bounds["whenFull"];
@@ -63,7 +66,8 @@ export class Memory implements Runner {
 
   constructor(core: ExactCore, { maxKeys, whenFull } = BOUNDS, tell?: (message: string) => void) {
     this.#core = core;
-    this.#rows = core.policy.dimensions.map((dimension) => known(dimensions, dimension.id, () => new Rows(core.policy, dimension)));
+    this.#rows = new Map(core.policy.rows.map((dimension) => [dimension.id, known(dimensions, dimension.id, () => new Rows(core.policy, dimension))]));
+    [this.#first] = this.#rows.values() as Iterable<Rows> as [Rows];
     this.#answers = known(answers, core.policy.id, () => new Answers());
     [this.#maxKeys, this.#whenFull, this.#tell] = [maxKeys, whenFull, tell];
   }
@@ -78,7 +82,7 @@ export class Memory implements Runner {
 
   /** Decides on a check by the only quota. Whether the key has a count of its own, or gets one. */
   #counted(sole: Rule, { key, now, cost, policy: { retention } }: Question): boolean {
-    const rows = this.#rows[0]!;
+    const rows = this.#first;
     rows.tend(now, retention);
     let name = key;
     let place = rows.findText(key);
@@ -106,7 +110,7 @@ export class Memory implements Runner {
   #answer(question: Question, places: Place[]): Decision {
     const { policy, now, cost, extra, kind, token } = question;
     for (const { rows } of places) rows.tend(now, policy.retention);
-    if (kind === CHECK || kind === SETTLE || kind === BLOCK) this.#makeRoom(places, now);
+    if (kind === CHECK || kind === SETTLE || kind === BLOCK || kind === GRANT) this.#makeRoom(places.filter((place) => isNeeded(question, place)), now);
     switch (kind) {
       case PEEK:
         return peek(policy, statesOf(policy, places), now, cost);
@@ -115,12 +119,14 @@ export class Memory implements Runner {
       case BLOCK:
         // A block would be of all keys that share the count.
         if (places.some(({ dimension: { first, end }, rows, key }) => this.#shares(rows, key) && policy.quotas.slice(first, end).some(({ rule }) => blocks(rule)))) {
-          throw ["refused", "the memory is full, and a block would be of all keys that share a count"];
+          throw shared("a block");
         }
         return this.#change(question, places, (states) => (block(policy, states, now, extra), []));
       case RESET:
-        for (const { rows, key } of places) rows.delete(key);
+        for (const place of places) if (!isOfBalance(question, place)) place.rows.delete(place.key);
         return [];
+      case GRANT:
+        return this.#grant(question, places);
       case SETTLE:
         return this.#settle(question, places);
     }
@@ -145,8 +151,10 @@ export class Memory implements Runner {
     if (policy.holdsSlots && cost > 0 && !kept.hasRoom(now) && peek(policy, statesOf(policy, places), now, cost)[STATUS] === ALLOWED) {
       throw ["refused", "the memory remembers no further slot, and nothing was charged; release slots as soon as requests end"];
     }
+    const before = policy.balance && statesOf(policy, places);
     const decision = this.#decide(question, places);
-    if (decision[STATUS] === ALLOWED && cost > 0) kept.remember(name, question, Math.max(extra, policy.longestSlot), decision);
+    const paid = before && policy.balance!.paid(policy.quotas, before, decision);
+    if (decision[STATUS] === ALLOWED && cost > 0) kept.remember(name, question, Math.max(extra, policy.longestSlot), decision, paid);
     return decision;
   }
 
@@ -154,9 +162,19 @@ export class Memory implements Runner {
     const { policy, now, cost, token = "" } = question;
     const charge = this.#answers.take(nameOf(namesOf(places), token), question, this.#core.chargeId(question));
     if (charge) this.#change(question, places, (states) => (settle(policy, states, charge, now, cost < 0 ? charge.cost : cost), []));
-    const standing = peek(policy, statesOf(policy, places), now, 0);
-    standing[REPLAY] = Number(!charge);
-    return standing;
+    return standing(policy, places, now, !charge);
+  }
+
+  /** Grants units, once for each token. */
+  #grant(question: Question, places: readonly Place[]): Decision {
+    const { policy, now, cost, token = "", expires } = question;
+    const { rows, key } = places[policy.balance!.row(policy)]!;
+    // The other quotas may change before the grant is repeated.
+    const isReplay = policy.balance!.parts.once(rows, nameOf([key], token), question, () => {
+      if (this.#shares(rows, key)) throw shared("a grant");
+      this.#change(question, places, (states) => (grant(policy, states, now, cost, expires), []));
+    });
+    return standing(policy, places, now, isReplay);
   }
 
   /** Chooses what makes room for the keys that have no count, or throws. */
@@ -183,12 +201,15 @@ export class Memory implements Runner {
     this.#tell = undefined;
   }
 
-  #places({ key, others, policy: { dimensions, group } }: Question): Place[] {
+  #places({ key, others, policy: { dimensions, rows, group } }: Question): Place[] {
     const keys = [...others, key].map((text) => this.#core.keyOf(text));
     const at = group ? dimensions.indexOf(group) : -1;
     // No key has a bar.
     const keyAt = (nth: number) => (at < 0 || at === nth ? keys[nth]! : `${keys[at]}|${keys[nth]}`);
-    return dimensions.map((dimension, nth) => ({ dimension, rows: this.#rows[nth]!, key: keyAt(nth), room: undefined }));
+    return rows.map((dimension) => {
+      const nth = dimensions.findIndex(({ end }) => dimension.first < end);
+      return { dimension, rows: this.#rows.get(dimension.id)!, key: keyAt(nth), room: undefined };
+    });
   }
 
   /** Changes the states of a question's keys, and stores those that have changed. */
@@ -196,12 +217,13 @@ export class Memory implements Runner {
     const before = statesOf(policy, places);
     const after = copied(policy.quotas, before);
     const answer = change(after);
-    const until = later(now, Math.max(expiresAfter(policy, after, now), policy.retention));
     for (const place of places) {
       const { first, end } = place.dimension;
       const part = after.slice(first, end);
       if (JSON.stringify(part) === JSON.stringify(before.slice(first, end))) continue;
-      if (expiresAfter(policy, after, now, first, end) > 0 || stateOf(place.rows, place.key) !== undefined) this.#store(place, part, until);
+      // Each row for its own time: a balance may last for years.
+      const lasts = expiresAfter(policy, after, now, first, end);
+      if (lasts > 0 || stateOf(place.rows, place.key) !== undefined) this.#store(place, part, later(now, Math.max(lasts, policy.retention)));
     }
     return answer;
   }
@@ -224,6 +246,29 @@ function known<T>(all: Map<string, T>, id: string, make: () => T): T {
   const one = all.get(id) ?? make();
   all.set(id, one);
   return one;
+}
+
+/** Whether a place is that of a balance. */
+function isOfBalance({ policy: { quotas, balance } }: Question, { dimension }: Place): boolean {
+  return balance !== undefined && quotas[dimension.first]!.rule === balance;
+}
+
+/** Whether a question may add a row at a place. A check adds no balance, and a grant nothing else. */
+function isNeeded(question: Question, place: Place): boolean {
+  const { kind, policy } = question;
+  return !policy.balance || kind === SETTLE || isOfBalance(question, place) === (kind === GRANT);
+}
+
+/** The error of what would be done to all keys that share a count. */
+function shared(what: string): unknown {
+  return ["refused", `the memory is full, and ${what} would be of all keys that share a count`];
+}
+
+/** What a request of cost 0 would get. */
+function standing(policy: Policy, places: readonly Place[], now: number, isReplay: boolean): Decision {
+  const decision = peek(policy, statesOf(policy, places), now, 0);
+  decision[REPLAY] = Number(isReplay);
+  return decision;
 }
 
 /** Copies the states of a question's keys. */

@@ -1,7 +1,6 @@
 import type { PenaltyState, Rule, State } from "../../core/algorithms/algorithm.js";
 import { Penalty } from "../../core/algorithms/penalty.js";
-import { Concurrency } from "../../core/algorithms/remembered_requests.js";
-import { later, MAX_SKEW } from "../../core/arithmetic.js";
+import { later, MAX_INSTANT, MAX_SKEW } from "../../core/arithmetic.js";
 import type { Dimension, Policy } from "../../core/policy.js";
 
 /** What marks the key of another text, and the name of a row that is not that of one key. */
@@ -43,8 +42,9 @@ export class Rows {
   #pass = -1;
   /** How many counts keys share, once they have. */
   shares = 0;
-  /** The longest time for which a row was kept. */
+  /** The longest time for which a row was kept. What is granted may be there for ever. */
   #retention = 0;
+  readonly #isGranted: boolean;
 
   constructor({ quotas }: Policy, { first, end }: Dimension) {
     this.#rules = quotas.slice(first, end).map(({ rule }) => rule);
@@ -52,6 +52,8 @@ export class Rows {
     this.#stride = 1 + (isSized ? this.#rules.reduce((sum, { size }) => sum + size, 0) : 0);
     this.#scratch = this.#rules.map((rule) => rule.unused());
     this.#grown = isSized ? undefined : [];
+    this.#isGranted = this.#rules.some(({ code }) => code === "ba");
+    if (this.#isGranted) this.#retention = MAX_INSTANT;
   }
 
   get size(): number {
@@ -83,7 +85,7 @@ export class Rows {
   /** Stores the states of a row, and keeps it until then. */
   store(place: number, states: State[], until: number): void {
     const row = place * this.#stride;
-    if (until > this.#numbers[row]!) this.#numbers[row] = until;
+    if (until > this.#numbers[row]! || this.#isGranted) this.#numbers[row] = until;
     if (this.#grown) {
       this.#grown[place] = states;
       return;
@@ -139,7 +141,7 @@ export class Rows {
 
   /**
    * The place of a row that makes room for another one: of some that are drawn, one that has expired, or else the one that has used the
-   * least of its limit. Undefined if all of them hold what must not be forgotten: a slot or a block.
+   * least of its limit. Undefined if all of them hold what must not be forgotten: a slot, a balance or a block.
    */
   leastUsed(now: number): number | undefined {
     let [found, most]: [number | undefined, number] = [undefined, -1];
@@ -158,7 +160,7 @@ export class Rows {
     if (name !== undefined) this.#remove(name, place);
   }
 
-  /** Which part of its limit a row has left, by the quota with the least. -1 if it holds a slot or a block. */
+  /** Which part of its limit a row has left, by the quota with the least. -1 if it holds a slot, a balance or a block. */
   #left(place: number, now: number): number {
     const states = this.states(place);
     let least = 1;
@@ -168,10 +170,10 @@ export class Rows {
         if (rule.ask(state as PenaltyState, now) > 0) return -1;
         // It has violated its limits before.
         if (rule.resetAfter(state as PenaltyState, now) > 0) least = 0;
+      } else if (rule.isHeld) {
+        if (rule.resetAfter(state, now) > 0) return -1;
       } else {
-        const left = rule.remaining(state, now) / rule.limit;
-        if (rule instanceof Concurrency && left < 1) return -1;
-        least = Math.min(least, left);
+        least = Math.min(least, rule.remaining(state, now) / rule.limit);
       }
     }
     return least;

@@ -3,7 +3,7 @@ import { EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
-import type { Core } from "../../limiter_core.js";
+import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, type Options } from "../../options.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
@@ -63,7 +63,7 @@ export class Tidegate extends CachingLimiter {
     if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
     const opening = firstConnection(client);
     const losses = lossesOf(client);
-    super(ready, lends(EXACT, ready), (core) => new Client(core, ready, sends, opening, client, losses));
+    super(ready, lends(EXACT, ready), StoreCore, (core) => new Client(core, ready, sends, opening, client, losses));
   }
 }
 
@@ -74,7 +74,7 @@ class Client extends Scripts {
   readonly #opening: () => Promise<void> | undefined;
   readonly #losses: Losses;
 
-  constructor(core: Core, options: ScriptOptions, run: Run, opening: () => Promise<void> | undefined, client: unknown, losses: Losses) {
+  constructor(core: StoreCore, options: ScriptOptions, run: Run, opening: () => Promise<void> | undefined, client: unknown, losses: Losses) {
     super(core, options);
     this.#losses = losses;
     this.#run = written(run, Object(client) as Written);

@@ -1,6 +1,6 @@
-import { batchScript, scriptOf, sha1Of } from "./built.js";
+import { batchScript, scriptOf, scripts, sha1Of, sha1s } from "./built.js";
 import { type Asked, Asking } from "../../lending_store.js";
-import type { Core } from "../../limiter_core.js";
+import type { StoreCore } from "../../limiter_core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
 import type { Lending } from "../../leases.js";
 import { type Question, RESET } from "../../question.js";
@@ -30,11 +30,12 @@ type Way = "sha1" | "full" | "joined";
 export abstract class Scripts extends Asking<Words> {
   readonly #options: ScriptOptions;
   /** Whether the server has each script. */
-  readonly #has = [false, false, false];
+  readonly #has: boolean[] = [];
 
-  constructor(core: Core, options: ScriptOptions) {
+  constructor(core: StoreCore, options: ScriptOptions) {
     super(core, options);
     this.#options = options;
+    core.policy.balance?.parts.addScript(scripts, sha1s);
   }
 
   /** Sends a command. */
@@ -62,7 +63,7 @@ export abstract class Scripts extends Asking<Words> {
   /** Whether a command may be sent among others. Those know no words for states with loans but a borrower's. */
   protected mayJoin({ noted }: Call): boolean {
     const { what, loan } = noted as Asked<Words>;
-    return what.script !== LENDING || loan !== undefined;
+    return what.script < LENDING || loan !== undefined;
   }
 
   /** Notes that the command is sent among others. */
@@ -102,7 +103,10 @@ export abstract class Scripts extends Asking<Words> {
       this.#has[script] = false;
       return this.carry(command, call);
     }
-    throw refused(text, command[3]!);
+    const { balance, rows } = call.question.policy;
+    // The key that the error is about.
+    const quota = Number(/quotas\[(\d+)/.exec(text)?.[1] ?? 0);
+    throw balance?.parts.refused(text) ?? refused(text, command[3 + rows.findIndex(({ end }) => quota < end)]!);
   }
 
   /** The error of an answer that is none of the scripts'. */

@@ -7,6 +7,7 @@ import type { Policy } from "../../core/policy.js";
 const PARTS: Record<string, RegExp> = {
   sl: /sl1((?: \d+:\d+)*);/y,
   cc: /cc1((?: [\da-f]{16}:\d+:\d+)*);/y,
+  ba: /ba1 (\d+(?: \d+:\d+)*);/y,
   pn: /pn1 (\d+) (\d+)(?: (\d+))?;/y,
 };
 
@@ -31,6 +32,7 @@ export function parse({ quotas }: Policy, text: string): { states: State[]; loan
 }
 
 function stateOf(rule: Rule, [, ...found]: RegExpExecArray): State {
+  if (rule.stateOf) return rule.stateOf(found[0]!.split(/[ :]/).map(Number));
   const state = rule.unused();
   if ("entries" in state) state.entries = entries(found[0]!).map(([at, units]) => ({ at: Number(at), units: Number(units) }));
   else if ("slots" in state) state.slots = entries(found[0]!).map(([id, at, cost]) => ({ id: id!, at: Number(at), cost: Number(cost) }));

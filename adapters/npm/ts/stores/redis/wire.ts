@@ -4,21 +4,21 @@ import { digest } from "../../core/key.js";
 import { canLend, Lender, type Lent, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
 import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
-import type { Core, Names } from "../../limiter_core.js";
-import { BLOCK, CHECK, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
+import type { StoreCore } from "../../limiter_core.js";
+import { BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { parse } from "./state.js";
 
 // What the scripts are asked, and what their answers mean: see `call.rs` of `tidegate-redis`.
 
-/** The scripts: the general one, that for plain checks, and that for states with loans. */
-export const [GENERAL, PLAIN, LENDING] = [0, 1, 2] as const;
-export type Script = typeof GENERAL | typeof PLAIN | typeof LENDING;
+/** The scripts: the general one, that for plain checks, that for states with loans, and that for balances, which a balance has. */
+export const [GENERAL, PLAIN, LENDING, BALANCE] = [0, 1, 2, 3] as const;
+export type Script = 0 | 1 | 2 | 3;
 
 /** What Lua's `..` prints as a whole number, with all its digits. */
 const PRINTED = 100_000_000_000_000;
 
 /** The general script's names for the questions. */
-const MODES = { [CHECK]: "c", [PEEK]: "p", [SETTLE]: "s", [REFUND]: "r", [BLOCK]: "b", [RESET]: "x" } as const;
+const MODES = { [CHECK]: "c", [PEEK]: "p", [SETTLE]: "s", [REFUND]: "r", [BLOCK]: "b", [RESET]: "x", [GRANT]: "g" } as const;
 
 /** The options that the scripts get. */
 export interface WireOptions {
@@ -30,6 +30,7 @@ export interface WireOptions {
 /** The script to ask first. If it has no answer, `LENDING` has. `lends` if states probably have loans. */
 export function scriptFor(question: Question, { isTimeless }: WireOptions, lends: boolean): Script {
   const { policy } = question;
+  if (policy.balance) return BALANCE;
   if (question.kind === RESET || (lends && onceToken(question) === undefined && canLend(policy))) return LENDING;
   return isPlain(policy, question, isTimeless) ? PLAIN : GENERAL;
 }
@@ -45,13 +46,15 @@ function isPlain({ quotas, chargeDenied }: Policy, { kind, token, cost, now }: Q
 }
 
 /** What follows a script in a command: the number of keys, the keys, and the arguments. */
-export function words(core: Core, question: Question, script: Script, options: WireOptions, loan?: LoanQuestion): string[] {
-  const names = core.storage(question);
+export function words(core: StoreCore, question: Question, script: Script, options: WireOptions, loan?: LoanQuestion): string[] {
+  const { policy } = question;
   const token = onceToken(question);
-  const rows = names.rows.map((row) => (names.place === undefined ? `{${row}}` : `{${names.place}}${row.slice(names.place.length)}`));
-  if (token !== undefined) rows.push(onceKey(names, rows, token));
+  // What all begin with is in braces, which puts them into one slot of a cluster.
+  const rows = core.storage(question).rows.map((row) => row.replace(/^[^|]*/, "{$&}"));
+  if (token !== undefined) rows.push(onceKey(question.kind === GRANT ? [rows[policy.balance!.row(policy)]!] : rows, token));
   const rest = script === PLAIN ? plain(question, options) : general(core, question, options);
   if (script === LENDING) rest.unshift(loan ? loanWord(loan) : "");
+  policy.balance?.parts.adjust(question, rows, rest);
   return [String(rows.length), ...rows, ...rest];
 }
 
@@ -65,10 +68,11 @@ function plain({ policy, cost, now }: Question, { isTimeless, minTtlMs }: WireOp
   return given.map(String);
 }
 
-function general(core: Core, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
+function general(core: StoreCore, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
   const { kind, cost, now, extra, token } = question;
-  const { quotas, dimensions, chargeDenied, holdsSlots, longestSlot } = question.policy;
-  const counts = dimensions.length > 1 ? dimensions.map(({ first, end }) => end - first).join("") : "";
+  const { quotas, dimensions, rows, chargeDenied, holdsSlots, longestSlot } = question.policy;
+  // A digit for the quotas of each row, or 0 for one of the dimension before.
+  const counts = rows.length > 1 ? rows.map(({ first, end }) => (dimensions.some((one) => one.first === first) ? end - first : 0)).join("") : "";
   const isReset = kind === RESET;
   const amount = kind === BLOCK ? extra : isReset ? 0 : kind === SETTLE && cost < 0 ? "-" : cost;
   const given = [
@@ -78,18 +82,18 @@ function general(core: Core, question: Question, { isTimeless, minTtlMs }: WireO
   ];
   if (kind === REFUND) given.push(Math.min(extra, MAX_INSTANT));
   if (kind === CHECK && token !== undefined) given.push(ttl(Math.max(extra, longestSlot)));
-  if (holdsSlots && onceToken(question) !== undefined) given.push(core.chargeId(question));
+  if (holdsSlots && kind !== GRANT && onceToken(question) !== undefined) given.push(core.chargeId(question));
   return given.map(String);
 }
 
 /** The token under which the server remembers a charge. */
 function onceToken({ kind, token }: Question): string | undefined {
-  return kind === CHECK || kind === SETTLE ? token : undefined;
+  return kind === PEEK ? undefined : token;
 }
 
 /** The key of a token's first answer. Its length is bounded, whatever the token's length. It depends on the keys of all rows. */
-function onceKey({ place, rows: [first] }: Names, rows: readonly string[], token: string): string {
-  const tag = `{${place ?? first}}`;
+function onceKey(rows: readonly string[], token: string): string {
+  const tag = rows[0]!.replace(/}.*/, "}");
   const isAlone = rows.length === 1 && rows[0] === tag;
   return `${tag}:once:${digest(isAlone ? token : [...rows, token].join("\n")).slice(0, 32)}`;
 }
@@ -104,7 +108,7 @@ function loanWord({ wanted, within, owed, lifetime, back }: LoanQuestion): strin
 }
 
 /** Reads the answer of a script. Undefined if the state is one for `LENDING`. */
-export function answer(core: Core, question: Question, script: Script, { isTimeless }: WireOptions, text: string): Decision | undefined {
+export function answer(core: StoreCore, question: Question, script: Script, { isTimeless }: WireOptions, text: string): Decision | undefined {
   if (text === "" && script !== LENDING) return undefined;
   const { policy } = question;
   const tells = isTimeless || onceToken(question) !== undefined;
@@ -126,6 +130,7 @@ export function answer(core: Core, question: Question, script: Script, { isTimel
     // The limits have changed since the token's first answer. It holds, but its waits are unknown.
     [decision[STATUS], decision[WAIT]] = [isAdmitted ? ALLOWED : DENIED, UNKNOWN];
   }
+  policy.balance?.agrees(decision, text);
   return decision;
 }
 
@@ -162,7 +167,7 @@ interface ScriptAnswer {
 }
 
 function told({ kind, cost, now }: Question, tells: boolean, text: string): ScriptAnswer {
-  const { 1: verdict, 2: time, 3: units, 4: rest }: Record<number, string | undefined> = /^([adr])(?:@(\d+) (\d+) )?([^@]*)$/.exec(text) ?? [];
+  const { 1: verdict, 2: time, 3: units, 4: rest }: Record<number, string | undefined> = /^([adr])(?:@(\d+) (\d+)(?:\+\d+)? )?([^@]*)$/.exec(text) ?? [];
   if (!verdict || (time === undefined && tells)) throw noAnswer(text);
   const own = kind === SETTLE || kind === BLOCK ? 0 : cost;
   const [instant, charged] = time === undefined ? [now, own] : [Math.min(Number(time), MAX_INSTANT), Number(units)];

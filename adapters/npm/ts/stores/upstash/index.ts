@@ -2,6 +2,7 @@ import { CachingLimiter } from "../../caching_limiter.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
+import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
 import { checkedDatabase } from "./database.js";
 import { Rest } from "./rest.js";
@@ -40,7 +41,7 @@ declare const process: { env: Environment } | undefined;
 export class Tidegate extends CachingLimiter {
   constructor(options: UpstashOptions) {
     const ready = checked(options);
-    super(ready, lends(EXACT, ready), (core) => new Rest(core, ready));
+    super(ready, lends(EXACT, ready), StoreCore, (core) => new Rest(core, ready));
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { Core } from "../../limiter_core.js";
+import type { StoreCore } from "../../limiter_core.js";
 import { type Call, said } from "../../store.js";
 import { lost, status } from "../redis/errors.js";
 import { type Command, type ScriptOptions, Scripts } from "../redis/scripts.js";
@@ -21,7 +21,7 @@ export class Rest extends Scripts {
   readonly #token: string;
   readonly #statesAreLong: boolean;
 
-  constructor(core: Core, options: RestOptions) {
+  constructor(core: StoreCore, options: RestOptions) {
     super(core, options);
     const endpoint = options.place && new Endpoint(options.place);
     this.#batches = new Batches((body, signal) => endpoint!.post(body, signal), () => this.batchScript);

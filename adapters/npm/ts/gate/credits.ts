@@ -1,0 +1,18 @@
+import { BALANCES } from "../balances.js";
+import { MAX_UNITS } from "../core/arithmetic.js";
+import type { ReadyQuota } from "../core/policy.js";
+import type { FileValue } from "./rules/file_value.js";
+import { inFile } from "./rules/quotas.js";
+
+/**
+ * The option `credits` of a gate whose rules have a `balance`:
+ *
+ *     const gate = Gate.fromRules(rules, { …, credits: balances });
+ */
+export function balances(item: FileValue, quota: ReadyQuota): ReadyQuota {
+  const [max, covers] = [item.field("max"), item.has("covers")];
+  const ready = { ...quota, amount: max ? max.number : MAX_UNITS, refill: Number(covers), part: BALANCES };
+  item.placing(() => BALANCES.rule(ready, ""), (message) => inFile(item, message));
+  return ready;
+}
+balances.fields = ["max", "covers"] as readonly string[];
