@@ -1,8 +1,9 @@
 // A small rate-limited app for Cloudflare in JavaScript: each path is limited by one of the stores, per client address.
 
-import { Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
+import { Tidegate as Objects } from "@tidegate/edge/cloudflare";
 import { Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
 import { Tidegate as RateLimit } from "@tidegate/edge/cloudflare-ratelimit";
+import { TidegateObject } from "@tidegate/edge/credits/cloudflare";
 import { env } from "cloudflare:workers";
 import { asks, suite } from "../edge/suite.mjs";
 

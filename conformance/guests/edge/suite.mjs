@@ -2,8 +2,10 @@
 // conformance/guests/protocol describes the messages.
 
 import { calendarWindow } from "@tidegate/edge/calendar";
+import { balance } from "@tidegate/edge/credits";
 import { Gate } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
+import { balances } from "@tidegate/edge/gate/credits";
 import { limitsFromData } from "@tidegate/edge/gate/limits";
 import { warnAt } from "@tidegate/edge/gate/warn-at";
 
@@ -32,7 +34,6 @@ export function asks(request, mode = "off") {
 export function suite(make) {
   const limiters = new Map();
   const limiterOf = (policy) => {
-    if (policy.quotas.some(({ algorithm }) => algorithm === "balance")) throw Object.assign(new Error("balances"), { kind: "unsupported" });
     const name = JSON.stringify(policy);
     if (!limiters.has(name)) limiters.set(name, make({ policy: policyOf(policy), platform: "direct", onError: () => undefined }));
     return limiters.get(name);
@@ -45,7 +46,7 @@ export function suite(make) {
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
       const stores = Object.fromEntries(names.map((name) => [name, make]));
-      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, warnAt: warnAt(), onError: () => undefined }));
+      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(), onError: () => undefined }));
     }
     return gates.get(name);
   };
@@ -76,7 +77,9 @@ export function suite(make) {
       return answer("done");
     },
     async grant(call) {
-      throw Object.assign(new Error(`grants by the policy ${call.policy.name}`), { kind: "unsupported" });
+      const { token, cost, expires_at_ms: expires, now_ms: now } = call;
+      const { key, keys = key } = counted(call);
+      return decided(await limiterOf(call.policy).grant(keys, cost, { token: token.text, rememberMs: token.ttl_ms, expires, now }));
     },
     async reset(call) {
       const { key, keys = key } = counted(call);
@@ -143,7 +146,8 @@ export function withoutPauses(make) {
 function policyOf({ name, quotas, charge_denied: chargeDenied, group_by: groupBy, ...rest }) {
   const quotaOf = ({ algorithm, name, by, ...numbers }) => {
     const renamed = Object.fromEntries(Object.entries(numbers).map(([number, value]) => [camel(number), value]));
-    return algorithm === "calendar_window" ? calendarWindow({ ...renamed, name, by }) : { [camel(algorithm)]: renamed, name, by };
+    const made = { calendar_window: calendarWindow, balance }[algorithm]?.({ ...renamed, name, by });
+    return made ?? { [camel(algorithm)]: renamed, name, by };
   };
   return { ...rest, name, quotas: quotas.map(quotaOf), chargeDenied, groupBy };
 }
@@ -169,10 +173,10 @@ function answer(said) {
 /** The status and the fields are those that a client would get. The body is the suite's answer. */
 function decided(verdict) {
   const quotas = verdict.quotas.map(({ limit, remaining, resetAfterMs }) => ({ limit, remaining, reset_after_ms: resetAfterMs }));
-  const { outcome: status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, replayed } = verdict;
+  const { outcome: status, binding, retryAfterMs: retry_after_ms, delayMs: delay_ms, fromBalance: from_balance, replayed } = verdict;
   const { headers, status: code } = verdict.response ?? verdict.onto(new Response());
   headers.set("content-type", "application/json");
-  return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, replayed } }), { status: code, headers });
+  return new Response(JSON.stringify({ decision: { status, binding, quotas, retry_after_ms, delay_ms, from_balance, replayed } }), { status: code, headers });
 }
 
 /** A request as it arrived: a `Request` would change its path. */

@@ -65,7 +65,6 @@ pub(super) const JS_OBJECT: Cloudflare = Cloudflare {
     name: "js-durable-object",
     about: "the npm package's Durable Objects on workerd, called from three isolates",
     guest: Guest::JavaScript,
-    capabilities: tidegate_cloudflare::durable_objects::CAPABILITIES.grant(false),
     ..DURABLE_OBJECT
 };
 

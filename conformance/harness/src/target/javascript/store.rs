@@ -46,11 +46,12 @@ impl Kind {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let exact = Capabilities::EXACT;
+        let exact = Capabilities::EXACT.grant(true);
         let compare_and_swap = exact
             .algorithms(Capabilities::COUNTING)
             .dimensions(Dimensions::One)
             .block(false)
+            .grant(false)
             .idempotency(false)
             .round_trips(2);
         match self {
