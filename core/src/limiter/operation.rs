@@ -29,7 +29,7 @@ pub enum Operation<'a> {
     /// Grant by [`Policy::grant`], store the new state, and remember the token. If it is remembered, change nothing. The reply is the
     /// decision on a request of cost 0.
     Grant(Grant<'a>),
-    /// Remove the states of these keys, but leave a balance: [`Policy::reset`].
+    /// Remove the states of these keys, but leave a balance, which has a [row](Policy::rows) of its own.
     Reset {
         /// The policy.
         policy: &'a Policy,
