@@ -57,7 +57,7 @@ fn runtime() -> Runtime {
 }
 
 fn limiter(server: &Server, configure: impl FnOnce(Config) -> Config) -> Arc<PostgresLimiter> {
-    let config = Config::new(server.url()).unwrap().deadline(support::DEADLINE).prepared(true);
+    let config = Config::new(server.url()).unwrap().deadline(support::DEADLINE);
     Arc::new(Postgres::new(configure(config)).unwrap().limiter())
 }
 

@@ -76,9 +76,8 @@ impl Config {
 
     /// Whether statements are prepared once for each connection. Without, which is the default, the database parses and plans each one.
     ///
-    /// A prepared statement may keep the plan of a small table: if the table grows quickly from a page to many, each swap scans all of it, until
-    /// the database's next `ANALYZE`. So prepare them only for a table that has its size, and not behind a pooler that gives each
-    /// transaction another connection and does not know prepared statements.
+    /// A prepared statement may keep its plan from when the table was small, which scans all of it. So the connections are opened with
+    /// `enable_seqscan = off`. Do not prepare behind a pooler: it may give each transaction another connection, and refuse the setting.
     #[must_use]
     pub const fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;

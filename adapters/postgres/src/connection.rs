@@ -84,6 +84,13 @@ impl Own {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
         let slots = (0..config.connections_checked()?).map(|_| Arc::default()).collect();
         let tls = Tls::new(config.wants_tls())?;
+        let mut config = config;
+        if config.prepared {
+            // A plan that was made while the table had a page would scan all of a large one.
+            let options = config.database.get_options().unwrap_or_default();
+            let options = format!("{options} -c enable_seqscan=off");
+            config.database.options(options.trim());
+        }
         Ok(Self { config, tls, slots })
     }
 
