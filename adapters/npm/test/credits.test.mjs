@@ -6,7 +6,7 @@ import { after, test } from "node:test";
 import { Tidegate as Upstash } from "@tidegate/edge";
 import { balance } from "@tidegate/edge/credits";
 import { Tidegate as DenoKv } from "@tidegate/edge/deno-kv";
-import { Gate } from "@tidegate/edge/gate";
+import { Gate, jsonLines } from "@tidegate/edge/gate";
 import { balances } from "@tidegate/edge/gate/credits";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { Tidegate as Blobs } from "@tidegate/edge/netlify-blobs";
@@ -237,8 +237,9 @@ test("a gate counts by the balances of its rules file, and says which option it 
     dimensions: ["user"],
     responses: { payment_required: true },
   };
+  const lines = [];
   let store;
-  const options = { platform: "direct", onError: () => {}, stores: { default: (limit) => (store = new InMemory(limit)) } };
+  const options = { platform: "direct", onError: () => {}, onEvent: jsonLines((line) => lines.push(line)), stores: { default: (limit) => (store = new InMemory(limit)) } };
   const message = 'rules.json: limits.api.quotas[1].algorithm: write the option credits: balances, of "@tidegate/edge/gate/credits"';
   assert.throws(() => Gate.fromRules(rules, options), { kind: "invalid", message: message.replace("rules.json: ", "") });
   const gate = Gate.fromRules(rules, { ...options, credits: balances });
@@ -246,4 +247,8 @@ test("a gate counts by the balances of its rules file, and says which option it 
   assert.ok((await check()).allowed);
   const denied = await check();
   assert.deepEqual([denied.allowed, denied.response.status, denied.headers["retry-after"] === undefined], [false, 402, false]);
+  // The limiter of the gate has its policy, whose one dimension is the user.
+  await store.grant({ user: "user:1" }, 10, { token: "order" });
+  const paid = await check();
+  assert.deepEqual([paid.allowed, paid.fromBalance, JSON.parse(lines.at(-1)).from_balance, JSON.parse(lines[0]).from_balance], [true, 1, 1, undefined]);
 });

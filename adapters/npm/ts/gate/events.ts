@@ -1,7 +1,7 @@
 import { quietly } from "../callback.js";
 import type { Decision } from "../core/decide.js";
 import { digest, type Keys } from "../core/key.js";
-import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, STATUSES, UNKNOWN } from "../decision_numbers.js";
+import { ALLOWED, BINDING, EACH, ORIGIN, ORIGINS, PAID, QUOTAS, REPLAY, STATUS, STATUSES, UNKNOWN } from "../decision_numbers.js";
 import type { ErrorKind, TidegateError } from "../error.js";
 import type { Question } from "../question.js";
 import type { Outcome } from "../verdict.js";
@@ -23,6 +23,8 @@ export interface Event {
   limit?: number;
   /** How many more requests of cost 1 fit into the binding quota. */
   remaining?: number;
+  /** How much of the cost a balance has paid. Left out if it is 0, and of a repeated answer. */
+  fromBalance?: number;
   /** The component that decided. */
   origin?: string;
   /** The kind of the error, if the limiter did not decide. */
@@ -80,6 +82,7 @@ export class Events {
       limit: limit!,
       ...(remaining !== UNKNOWN && { remaining: remaining! }),
       latencyUs,
+      ...(decision[PAID]! > 0 && !decision[REPLAY] && { fromBalance: decision[PAID]! }),
       origin: ORIGINS[decision[ORIGIN]!]!,
       ...(isAllowed && this.#every > 1 && { weight: this.#every }),
     });
