@@ -75,7 +75,8 @@ fn a_grant_is_on_the_row_that_requests_count_by() {
     let keys: &'static [(&str, &Key)] = Box::leak(Box::new([("tenant", tenant)]));
     let org: &'static [(&str, &Key)] = Box::leak(Box::new([("org", &*Box::leak(Box::new(Key::new("org:acme"))))]));
     type Asks = fn(&'static str) -> Request<'static>;
-    let cases: [(&str, Grantee<'_>, &[(&str, &Key)], Asks); 8] = [
+    type Case = (&'static str, Grantee<'static>, &'static [(&'static str, &'static Key)], Asks);
+    let cases: [Case; 8] = [
         ("'sender'", Grantee::Subject("alice"), &[], |path| at(path, &TOKEN)),
         ("'sender'", Grantee::Subject("bob"), &[], |path| at(path, &API_KEY).subject("bob")),
         ("'sender'", Grantee::ApiKey("secret"), &[], |path| at(path, &API_KEY)),
