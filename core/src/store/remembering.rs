@@ -27,7 +27,7 @@ use crate::{Decision, Error, Policy, UnixMillis};
 ///   all else that writes nothing is told from what the store returned after it was asked, so it takes a read, or the answer to a swap.
 /// - A key that it knows nothing of is created at once. If the key is there already, the swap is lost.
 /// - **A lost swap** tells what is there now, if [the store can](Versioned::swap), and the next attempt needs no read. After the last of the
-///   [attempts](VersionedLimiter::attempts), the error is [`ErrorKind::Contended`](crate::ErrorKind::Contended).
+///   [attempts](super::VersionedLimiter::attempts), the error is [`ErrorKind::Contended`](crate::ErrorKind::Contended).
 /// - **Decisions of one key that wait in this process are decided together**, in the order in which they were asked, on one state and by one swap
 ///   or read. A decision waits for the call that is under way for its key, and then for its own. Whoever waits drives the call. If a check is dropped before its call
 ///   is sent, nothing was charged. If all checks of a call are dropped, so is the call, which may have been applied.
