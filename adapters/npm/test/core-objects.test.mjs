@@ -461,7 +461,7 @@ function policyOf(random, name) {
   const algorithms = { any: [...counting, SLOTS, PENALTY, BY_HAND], lent: lendable, gate: counting };
   const quotas = Array.from({ length: count }, () => quotaOf(random, random.pick(...algorithms[kind]), isSmall));
   const hasBalance = kind === "any" && count < 7 && random.chance(0.4);
-  const included = hasBalance && random.chance(0.7) ? [quotaOf(random, random.pick(FIXED, BUCKET), isSmall)] : [];
+  const included = hasBalance && random.chance(0.7) ? [quotaOf(random, random.pick(FIXED, BUCKET, CALENDAR), isSmall)] : [];
   if (hasBalance) quotas.splice(random.below(count + 1), 0, ...included, { ...quotaOf(random, BALANCE, isSmall), refill: included.length });
   const options = { ...optionsWith(...quotas), name, chargeDenied: kind !== "lent" && random.chance(0.2) };
   if (kind === "any") {

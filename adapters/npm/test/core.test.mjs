@@ -61,7 +61,7 @@ function clockOf(chance, { quotas }) {
 function paying(chance) {
   const own = { ...quota(chance, false, 9), amount: chance.from([1, 20, 1_000, 2 ** 51]) };
   if (chance.once(3)) return [own];
-  const included = quota(chance, false, chance.from([0, 3]));
+  const included = quota(chance, false, chance.from([0, 3, 8]));
   return [{ ...included, name: undefined }, { ...own, refill: 1, name: undefined, by: included.by }];
 }
 

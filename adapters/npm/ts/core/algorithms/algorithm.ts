@@ -148,6 +148,9 @@ export abstract class Rule<S extends State = State> {
   numbersOf?(state: S): number[];
   stateOf?(numbers: readonly number[]): S;
 
+  /** How long until a window has so many units left, or `NEVER`, if that may be more than its limit. */
+  waitFor?(state: S, now: number, units: number): number;
+
   /** How long to delay a request that is admitted. */
   delay(_state: S, _now: number): number {
     return 0;

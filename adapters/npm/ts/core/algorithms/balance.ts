@@ -177,7 +177,7 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
       // The balance answers for both.
       ask: (state, now, cost) => {
         included(state, now, cost);
-        this.#covered = { limit: covered.limit, wait: (rest) => ask(state, now, rest) };
+        this.#covered = { limit: covered.limit + covered.carryOver, wait: (rest) => covered.waitFor?.(state, now, rest) ?? ask(state, now, rest) };
         return ADMITTED;
       },
       charge: (state, now, cost, id) => charge(state, now, included(state, now, cost), id),
@@ -191,7 +191,8 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
   /** How much it adds to the limit of a rule of its policy. Its own is no limit if it covers another one. */
   adds(rule: Rule): number {
     if (!this.#isCover) return 0;
-    return rule === this ? Infinity : Number(rule === this.#coveredRule) * this.amount;
+    if (rule === this) return Infinity;
+    return rule === this.#coveredRule ? this.amount + rule.carryOver : 0;
   }
 
   /** Adds to a decision what the balance pays, and which quota the response shows: the one that it covers as long as that admits anything. */

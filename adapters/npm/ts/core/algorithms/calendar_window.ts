@@ -103,6 +103,15 @@ export class CalendarWindow extends Rule<CalendarState> {
     return current.used + cost <= this.amount + current.carried ? ADMITTED : since(current.end, now);
   }
 
+  /** The next window has what this one leaves to it, and the one after it the most. */
+  override waitFor(state: CalendarState, now: number, units: number): number {
+    const current = this.#current(state, now);
+    const left = this.#room(current);
+    if (units <= left) return ADMITTED;
+    if (units > this.amount + this.carryOver || current.end === MAX_INSTANT) return NEVER;
+    return since(units <= this.amount + Math.min(left, this.carryOver) ? current.end : this.#endOf(current.end), now);
+  }
+
   charge(state: CalendarState, now: number, cost: number): void {
     this.#move(state, now);
     this.#add(state, cost, this.amount + state.carried);
