@@ -51,7 +51,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, LimiterExt, Policy, ResponseFields};
+use tidegate_core::{Decision, Error, ErrorKind, Key, Keys, Limiter, LimiterExt, Policy, Quota, ResponseFields, Rule};
 
 /// A route of a guest in test mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -212,7 +212,12 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
             };
         }
         Route::Grant => match call.grant(keys) {
-            Some(grant) => limiter.grant(grant).await,
+            Some(grant) => {
+                let granted = limiter.grant(grant).await;
+                let told = granted
+                    .and_then(|decision| Ok(Reply::decision(&granted_policy(&call.policy, &decision)?, &decision)));
+                return told.unwrap_or_else(|error| Reply::error(&error));
+            }
             None => return Reply::unreadable("token: missing; write one that is unique to the grant".to_string()),
         },
         _ => return Reply::done(limiter.reset(&call.policy, keys).await),
@@ -220,6 +225,16 @@ async fn carry_out<L: Limiter>(limiter: &L, route: Route, call: &Call) -> Reply 
     match decided {
         Ok(decision) => Reply::decision(&call.policy, &decision),
         Err(error) => Reply::error(&error),
+    }
+}
+
+/// The policy of what a grant answers with: the quotas of the balance's dimension, if it is not of all.
+fn granted_policy(policy: &Policy, decision: &Decision) -> Result<Policy, Error> {
+    let mut parts = policy.dimensions().iter().map(|dimension| &policy.quotas()[dimension.quotas()]);
+    let has_balance = |quotas: &&[Quota]| quotas.iter().any(|quota| matches!(quota.rule(), Rule::Balance(_)));
+    match parts.find(has_balance).filter(|_| decision.quotas().len() < policy.quotas().len()) {
+        Some(quotas) => Policy::new(policy.name(), quotas.to_vec()),
+        None => Ok(policy.clone()),
     }
 }
 
