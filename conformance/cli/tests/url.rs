@@ -48,12 +48,14 @@ async fn run_only(urls: &[&str], declaration: &str, filter: &[&str]) -> Result<(
 async fn a_server_must_meet_its_declaration() -> Result<()> {
     let (mut guest, url) = server().await?;
     let trips = MemoryLimiter::new().capabilities().round_trips;
-    let exact = format!(r#"{{ "accuracy": "exact", "round_trips": {trips}, "forgets_on_virtual_time": true }}"#);
+    let exact =
+        format!(r#"{{ "accuracy": "exact", "round_trips": {trips}, "grant": true, "forgets_on_virtual_time": true }}"#);
     let (code, said) = run(&[&url], &exact).await?;
     assert_eq!(code, Some(0), "{said}");
     assert!(said.ends_with("\"pass\"") && said.contains("0 failed"), "{said}");
-    let drifting =
-        format!(r#"{{ "accuracy": "approximate", "ceiling": "limit x locations", "round_trips": {trips} }}"#);
+    let drifting = format!(
+        r#"{{ "accuracy": "approximate", "ceiling": "limit x locations", "grant": true, "round_trips": {trips} }}"#
+    );
     let (code, said) = run(&[&url], &drifting).await?;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the guest declares other capabilities: accuracy is"), "{said}");
@@ -122,8 +124,9 @@ async fn the_server_in_the_page_passes_all_fixtures_that_it_declares() -> Result
 async fn a_server_without_a_gate_must_say_so() -> Result<()> {
     let (mut guest, url) = server().await?;
     let trips = MemoryLimiter::new().capabilities().round_trips;
-    let ungated =
-        format!(r#"{{ "accuracy": "exact", "round_trips": {trips}, "forgets_on_virtual_time": true, "gate": false }}"#);
+    let ungated = format!(
+        r#"{{ "accuracy": "exact", "round_trips": {trips}, "grant": true, "forgets_on_virtual_time": true, "gate": false }}"#
+    );
     // This one has a gate.
     let (code, said) = run_only(&[&url], &ungated, &["gate/costs"]).await?;
     assert_eq!(code, Some(1), "{said}");
