@@ -178,7 +178,7 @@ impl From<&Capabilities> for Able {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference, which is smaller on some targets")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
