@@ -26,7 +26,7 @@ export interface BalanceOptions {
  *
  *     const included = { fixedWindow: { limit: 1_000, windowMs: 86_400_000 } };
  *     const tidegate = new Tidegate({ …, policy: { name: "api", quotas: [included, balance({ covers: true })] } });
- *     await tidegate.grant("user:42", 5_000, { token: "order-1817" });
+ *     await tidegate.grant("user:42", order.units, { token: order.id });
  */
 export function balance(options: BalanceOptions = {}): LoadedQuota {
   const fields = new Fields(options, "", ["max", "covers", "name", "by"]);

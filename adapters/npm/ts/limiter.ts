@@ -171,7 +171,7 @@ export abstract class Limiter extends FrontEnd {
    * Adds units to the balance of a key, once for each token, and returns what a request of cost 0 would get then:
    *
    *     const policy = { name: "api", quotas: [{ fixedWindow: { limit: 1_000, windowMs: 86_400_000 } }, balance({ covers: true })] };
-   *     await tidegate.grant("user:42", 5_000, { token: "order-1817" });
+   *     await tidegate.grant("user:42", order.units, { token: order.id });
    *
    * Of several dimensions, it needs the key of the balance's only. After an error, repeat it with its token. A repeated one is `replayed`.
    * Throws a `TidegateError`: `invalid` if the balance would pass its `max`, and `token_reused` if the token is of other units.

@@ -178,7 +178,10 @@ impl From<&Capabilities> for Able {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference, which is smaller on some targets")]
+#[cfg_attr(
+    not(target_arch = "wasm32"),
+    expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")
+)]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
