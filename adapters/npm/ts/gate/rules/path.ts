@@ -55,7 +55,7 @@ export function rulePath(path: string): [normal: string, written: string] | unde
     const name = /^\{(.*)\}$/s.exec(part.text)?.[1];
     if (/[{}]/.test(name ?? part.text)) return undefined;
     const text = name === undefined ? part.text : `{${normal(name)}}`;
-    return { ...part, text, normal: name === undefined ? part.normal : text };
+    return { ...part, text, normal: name === undefined ? undefined : text };
   });
   if (all.includes(undefined)) return undefined;
   const read = (steps: number) => reading(all as Part[], steps);
@@ -139,8 +139,8 @@ function needed(path: string): number {
 /** A segment of a path as it arrived. */
 interface Part {
   readonly text: string;
-  /** The text with its escapes in their normal form. */
-  readonly normal: string;
+  /** The text with its escapes in their normal form, once a reading has asked: of a long path, it asks for few. */
+  normal: string | undefined;
   readonly dots: number;
   /** What a server does that takes it for dots. */
   readonly needs: number;
@@ -150,30 +150,27 @@ interface Part {
 function parts(path: string, takesBackslashes: boolean): Part[] {
   const own = takesBackslashes ? path.replace(/\\/g, "/") : path;
   const texts = (own.startsWith("/") ? own.slice(1) : own).split("/");
-  return texts.map((text) => ({ text, normal: normal(text), dots: dots(text), needs: isEscaped(text) ? DOTS | ESCAPED_DOTS : DOTS }));
+  return texts.map((text) => ({ text, normal: undefined, dots: dots(text), needs: isEscaped(text) ? DOTS | ESCAPED_DOTS : DOTS }));
 }
 
 /** The first segments of the path after these steps. */
 function reading(parts: readonly Part[], steps: number): string {
-  const kept: string[] = [];
+  // Those that are kept, and undefined for an empty one that dots leave.
+  const kept: (Part | undefined)[] = [];
   let count = 0;
-  const add = (text: string) => {
-    if (count < KEPT) kept.push(text);
-    count += 1;
-  };
-  parts.forEach(({ text, normal, dots, needs }, place) => {
+  for (const part of parts) {
+    const { text, dots, needs } = part;
     if (dots > 0 && (steps & needs) === needs) {
-      if (dots === 2 && count > 0) {
-        count -= 1;
-        if (count < KEPT) kept.pop();
-      }
+      if (dots === 2 && count > 0 && --count < KEPT) kept.pop();
       // Dots at the end leave a slash there.
-      if (place + 1 === parts.length && !(steps & MERGE)) add("");
+      if (part !== parts.at(-1) || steps & MERGE) continue;
+      if (count < KEPT) kept.push(undefined);
     } else if (text !== "" || !(steps & MERGE || (count === 0 && steps & LEADING))) {
-      add(steps & ESCAPES ? normal : text);
+      if (count++ < KEPT) kept.push(part);
     }
-  });
-  return kept.map((text) => `/${text}`).join("");
+  }
+  const written = (part: Part | undefined) => (part && steps & ESCAPES ? (part.normal ??= normal(part.text)) : (part?.text ?? ""));
+  return kept.map((part) => `/${written(part)}`).join("");
 }
 
 /** How many dots a segment is, if it is one or two, of which some may be escaped. */
