@@ -2,8 +2,8 @@ import { MAX_UNITS } from "../arithmetic.js";
 
 // The algorithms of `tidegate-core`, on doubles. They are held to it by `test/core.test.mjs`: the same questions get the same answers.
 
-/** What `ask` returns in place of a wait. */
-export const [ADMITTED, BUSY, NEVER] = [0, -1, -2] as const;
+/** What `ask` returns in place of a wait, which may be 0: no instant is later than the last one. */
+export const [ADMITTED, BUSY, NEVER] = [-1, -2, -3] as const;
 
 /** The longest block, and the longest debt of a bucket: a year. */
 export const YEAR = 31_536_000_000;

@@ -1,4 +1,4 @@
-import { ALLOWED, AT, BINDING, EACH, PAID, QUOTAS, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
+import { ALLOWED, AT, BINDING, EACH, PAID, QUOTAS, REPLAY, STATUS, UNKNOWN } from "../../decision_numbers.js";
 import { invalid } from "../../error.js";
 import { later, MAX_INSTANT, MAX_UNITS, since } from "../arithmetic.js";
 import type { Balance as OfPolicy, BalanceParts, Dimension, Names, Part, Policy, Quota } from "../policy.js";
@@ -198,8 +198,6 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
   /** Adds to a decision what the balance pays, and which quota the response shows: the one that it covers as long as that admits anything. */
   tells(decision: number[], quotas: readonly Quota[], isFree: boolean): void {
     if (decision[STATUS] === ALLOWED) decision[PAID] = this.#owed;
-    // No instant is later than the last one.
-    if (decision[AT] === MAX_INSTANT && quotas[decision[BINDING]!]!.rule === this && decision[WAIT] === 1) decision[WAIT] = 0;
     if (!isFree || !this.#isCover) return;
     const place = quotas.findIndex(({ rule }) => rule === this);
     const remaining = (nth: number) => (decision[QUOTAS + EACH * nth + 1] === UNKNOWN ? Infinity : decision[QUOTAS + EACH * nth + 1]!);
@@ -313,10 +311,9 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
     for (let nth = 0; ; nth++) {
       const wait = this.#covered!.wait(cost - Math.min(live, cost));
       // It never admits so much, and after an expiry it would have to admit more.
-      if (wait === ADMITTED || wait < 0) return BUSY;
+      if (wait < 0) return BUSY;
       const [at, lot] = [Math.max(from, later(now, wait)), alive[nth]];
-      // A wait of 0 would admit.
-      if (!lot || at < lot.expires) return Math.max(since(at, now), 1);
+      if (!lot || at < lot.expires) return since(at, now);
       live -= lot.units;
       from = lot.expires;
     }

@@ -107,7 +107,7 @@ export class CalendarWindow extends Rule<CalendarState> {
   override waitFor(state: CalendarState, now: number, units: number): number {
     const current = this.#current(state, now);
     const left = this.#room(current);
-    if (units <= left) return ADMITTED;
+    if (units <= left) return 0;
     if (units > this.amount + this.carryOver || current.end === MAX_INSTANT) return NEVER;
     return since(units <= this.amount + Math.min(left, this.carryOver) ? current.end : this.#endOf(current.end), now);
   }

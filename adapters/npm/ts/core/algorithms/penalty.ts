@@ -1,5 +1,5 @@
 import { later, since } from "../arithmetic.js";
-import { type PenaltyState, Rule, YEAR } from "./algorithm.js";
+import { ADMITTED, type PenaltyState, Rule, YEAR } from "./algorithm.js";
 
 /** The most violations that a penalty counts: its cap is less than 2^35 times its base. */
 const STRIKES_MAX = 64;
@@ -50,7 +50,8 @@ export class Penalty extends Rule<PenaltyState> {
   }
 
   ask(state: PenaltyState, now: number): number {
-    return since(this.#current(state, now).until, now);
+    const { until } = this.#current(state, now);
+    return until > now ? until - now : ADMITTED;
   }
 
   charge(): void {}
