@@ -378,6 +378,15 @@ function policies({ rules }) {
   });
 }
 
+const ZONES = ["UTC", ...Intl.supportedValuesOf("timeZone")];
+
+/** A mistake without the time zone that the core suggests, if that is one of the aliases, such as `Iran`, which `Intl` does not list. */
+function comparable(told, theirs) {
+  const near = /is not a time zone; did you mean "(.*)"\? /.exec(theirs[1])?.[1];
+  if (!Array.isArray(told) || near === undefined || ZONES.includes(near)) return told;
+  return told.map((text) => text.replace(/did you mean ".*"\? W/, "w"));
+}
+
 test("a rules file has the same mistakes, warnings and policies", () => {
   const chance = new Chance(SEED);
   const texts = [...FILES, ...MISTAKES].map((rules) => JSON.stringify(rules, null, 2));
@@ -387,7 +396,7 @@ test("a rules file has the same mistakes, warnings and policies", () => {
     const gate = gateOf();
     const [theirs, rules] = [outcome(() => JSON.parse(gate.read("rules.json", text))), outcome(() => rulesOf(text))];
     if (Array.isArray(theirs)) {
-      assert.deepEqual(rules, theirs, place(nth, text));
+      assert.deepEqual(comparable(rules, theirs), comparable(theirs, theirs), place(nth, text));
       continue;
     }
     assert.deepEqual(told(rules), theirs, place(nth, text));
@@ -569,7 +578,8 @@ test("each step of a reading may be left out", () => {
     assert.equal(all(path)[0], expected[0]);
     for (const reading of expected) assert.ok(all(path).includes(reading), `${path}: ${reading}`);
   }
-  assert.equal(all("/a\\..//%2e/b%20?").length, 36);
+  // Of 36, those that are written alike are found once.
+  assert.equal(all("/a\\..//%2e/b%20?").length, 20);
   let count = 0;
   readings("/a//b", () => (count += 1) > 0);
   assert.equal(count, 1, "it stops when one is found");

@@ -2,7 +2,7 @@ import { CALENDAR_WINDOW, checkNumbers, LENGTHS } from "./core/algorithms/calend
 import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "./core/calendar.js";
 import { hasZone, noAnchor, noZone } from "./core/zone.js";
 import { invalid } from "./error.js";
-import { Fields } from "./fields.js";
+import { Fields, shown } from "./fields.js";
 import { type LoadedQuota, READY } from "./policy.js";
 
 export type { Every } from "./core/calendar.js";
@@ -49,7 +49,7 @@ export function calendarWindow(options: CalendarOptions): LoadedQuota {
   const every = fields.need("every", fields.choice("every", EVERY), EVERY.join(" or "));
   const [zone, anchor, carryOver] = [fields.get("zone") ?? ZONE, fields.get("anchor") ?? ANCHOR, fields.whole("carryOver") ?? 0];
   if (typeof zone !== "string" || !hasZone(zone)) throw invalid("zone", noZone(zone));
-  if (typeof anchor !== "string" || anchorOf(anchor) === undefined) throw invalid("anchor", noAnchor(anchor));
+  if (typeof anchor !== "string" || anchorOf(anchor) === undefined) throw invalid("anchor", noAnchor(shown(anchor)));
   checkNumbers("", limit, carryOver);
   const calendar = new ZonedCalendar(every, zone, anchor);
   const ready = { algorithm: CALENDAR_WINDOW, place: "", amount: limit, span: 0, refill: carryOver * LENGTHS, name: undefined, by: undefined };

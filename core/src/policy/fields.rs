@@ -140,6 +140,8 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
     // A penalty has no limit, and what a balance holds is granted.
     fields.extend(more.iter().chain(&[WARN_AT]).filter(|_| ![PENALTY, BALANCE].contains(&known.number)));
     item.only(&fields)?;
+    let name = item.field("name").map(|name| name.text()).transpose()?;
+    let by = item.field("by").map(|by| dimension(&by)).transpose()?.flatten();
     let mut parameters = [0; 3];
     for (field, place) in known.fields {
         parameters[*place] = match *field {
@@ -149,8 +151,6 @@ pub(super) fn quota(item: &Item<'_>, dimension: &ReadDimension<'_>, more: &[&str
             field => item.required(field)?.number()?,
         };
     }
-    let name = item.field("name").map(|name| name.text()).transpose()?;
-    let by = item.field("by").map(|by| dimension(&by)).transpose()?.flatten();
     let made = match known.number {
         // Its errors have their positions already.
         CALENDAR => Ok(calendar_window(item, parameters[0])?),

@@ -27,17 +27,17 @@ export function hasZone(zone: string): boolean {
   }
 }
 
-/** What is wrong with the name of a zone that this runtime does not have. */
-export function noZone(zone: unknown): string {
+/** What is wrong with the name of a zone that this runtime does not have, which a message shows as `text`. */
+export function noZone(zone: unknown, text = shown(zone)): string {
   // Runtimes of 2021 do not tell theirs.
   const known = (Intl as { supportedValuesOf?: (kind: "timeZone") => string[] }).supportedValuesOf?.("timeZone") ?? [];
   const near = typeof zone === "string" ? nearest(zone, ["UTC", ...known]) : undefined;
-  return `${shown(zone)} is not a time zone; ${near === undefined ? "w" : `did you mean "${near}"? W`}rite a name of the IANA database, such as "Europe/Berlin" or "UTC"`;
+  return `${text} is not a time zone; ${near === undefined ? "w" : `did you mean "${near}"? W`}rite a name of the IANA database, such as "Europe/Berlin" or "UTC"`;
 }
 
-/** What is wrong with an anchor that is no date. */
-export function noAnchor(anchor: unknown): string {
-  return `${shown(anchor)} is not a date; write a date such as "2026-01-31", or with a time such as "2026-01-31T06:00"`;
+/** What is wrong with an anchor that is no date, which a message shows so. */
+export function noAnchor(text: string): string {
+  return `${text} is not a date; write a date such as "2026-01-31", or with a time such as "2026-01-31T06:00"`;
 }
 
 /** Reads a zone's local time from a formatter, which takes long to make. */

@@ -4,6 +4,7 @@ import { hasZone, noAnchor, noZone } from "../core/zone.js";
 import type { ReadyQuota } from "../core/policy.js";
 import type { FileValue } from "./rules/file_value.js";
 import { inFile } from "./rules/quotas.js";
+import { quoted } from "./rules/quoted_text.js";
 import { suggestion } from "./rules/suggestion.js";
 
 /**
@@ -14,9 +15,9 @@ import { suggestion } from "./rules/suggestion.js";
 export function calendarWindows(item: FileValue, quota: ReadyQuota): ReadyQuota {
   const [every, zone, anchor, carried] = [item.required("every"), item.field("zone"), item.field("anchor"), item.field("carry_over")];
   if (!EVERY.includes(every.text as Every)) throw every.wrong(every.text, `is not a unit of a calendar; ${suggestion(every.text, EVERY)}`);
-  if (zone && !hasZone(zone.text)) throw zone.invalid(noZone(zone.text));
+  if (zone && !hasZone(zone.text)) throw zone.invalid(noZone(zone.text, quoted(zone.text)));
   if (anchor && anchor.node.text === undefined) throw anchor.invalid('expected a text; write a date such as "2026-01-31"');
-  if (anchor && anchorOf(anchor.text) === undefined) throw anchor.invalid(noAnchor(anchor.text));
+  if (anchor && anchorOf(anchor.text) === undefined) throw anchor.invalid(noAnchor(quoted(anchor.text)));
   const carryOver = carried?.number ?? 0;
   item.placing(() => checkNumbers("", quota.amount, carryOver), (message) => inFile(item, message.replace("carryOver", "carry_over")));
   const calendar = new ZonedCalendar(every.text as Every, zone?.text ?? ZONE, anchor?.text ?? ANCHOR);

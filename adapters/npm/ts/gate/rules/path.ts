@@ -51,15 +51,14 @@ const LEADING = 32;
  * left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the beginning is kept.
  */
 export function rulePath(path: string): [normal: string, written: string] | undefined {
-  const all = parts(path, true).map((part) => {
+  const all = parts(path, true);
+  for (const part of all) {
     const name = /^\{(.*)\}$/s.exec(part.text)?.[1];
     if (/[{}]/.test(name ?? part.text)) return undefined;
-    const text = name === undefined ? part.text : `{${normal(name)}}`;
-    return { ...part, text, normal: name === undefined ? undefined : text };
-  });
-  if (all.includes(undefined)) return undefined;
-  const read = (steps: number) => reading(all as Part[], steps);
-  return [read(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES), read(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS)];
+    if (name !== undefined) part.text = part.normal = `{${normal(name)}}`;
+  }
+  const segments = kept(all, BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS);
+  return [written(segments, "normal"), written(segments, "text")];
 }
 
 /**
@@ -72,19 +71,29 @@ export function readings(path: string, found: (path: string, escapes: Escapes, h
     return;
   }
   const own = withoutQuery(path);
-  const all = needed(own);
   // A client chooses how long the path is, so it is taken apart once, and not for each reading.
   const one = parts(own, false);
-  const other = all & BACKSLASHES ? parts(own, true) : one;
+  const other = own.includes("\\") ? parts(own, true) : one;
+  const all = needed(own, other);
+  // Which segments are kept does not depend on how they are written.
+  const known: Segments[] = [];
+  // A client also chooses which steps change nothing, so equal readings are found once.
+  const before = new Set<string>();
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
     if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && !(steps & MERGE && all & ~steps & LEADING)) {
-      const text = reading(steps & BACKSLASHES ? other : one, steps);
-      const hasEmpty = text.includes("//");
-      // A server may keep what has no escape, or give it one.
-      const escaped = withEscapes(text);
-      if (found(text, steps & ESCAPES ? "normal" : escaped === text ? "kept" : "raw", hasEmpty)) return;
-      if (escaped !== text && found(escaped, "normal", hasEmpty)) return;
+      const segments = (known[steps & ~ESCAPES] ??= kept(steps & BACKSLASHES ? other : one, steps));
+      const form = steps & ESCAPES ? "normal" : "text";
+      const text = written(segments, form);
+      const reading = form + text;
+      if (!before.has(reading)) {
+        before.add(reading);
+        const hasEmpty = text.includes("//");
+        // A server may keep what has no escape, or give it one.
+        const escaped = steps & ESCAPES ? text : written(segments, "escaped");
+        if (found(text, steps & ESCAPES ? "normal" : escaped === text ? "kept" : "raw", hasEmpty)) return;
+        if (escaped !== text && found(escaped, "normal", hasEmpty)) return;
+      }
     }
     if (steps === 0) return;
   }
@@ -124,53 +133,63 @@ function withoutQuery(path: string): string {
   return path.split(/[?#]/, 1)[0]!;
 }
 
-/** The steps that may change a path. */
-function needed(path: string): number {
+/** The steps that may change a path of these parts. */
+function needed(path: string, parts: readonly Part[]): number {
   let steps = (path.includes("\\") ? BACKSLASHES : 0) | (ESCAPED.test(path) ? ESCAPES : 0);
-  const rest = path.replace(/^[/\\]/, "");
-  const segments = rest.split(/[/\\]/);
   // What remains in front of dots may be empty, and so may what remains after them.
-  for (const segment of segments) if (dots(segment) > 0) steps |= DOTS | MERGE | (isEscaped(segment) ? ESCAPED_DOTS : 0);
+  for (const { dots, needs } of parts) if (dots > 0) steps |= MERGE | needs;
   // Dots can bring an empty segment to the start.
-  if (rest && segments.includes("")) steps |= MERGE | (!segments[0] || steps & DOTS ? LEADING : 0);
+  if (parts.length > 1 && parts.some(({ text }) => text === "")) steps |= MERGE | (parts[0]!.text === "" || steps & DOTS ? LEADING : 0);
   return steps;
 }
 
 /** A segment of a path as it arrived. */
 interface Part {
-  readonly text: string;
+  text: string;
   /** The text with its escapes in their normal form, once a reading has asked: of a long path, it asks for few. */
-  normal: string | undefined;
+  normal?: string;
+  /** The text with an escape for each character that needs one. */
+  escaped?: string;
   readonly dots: number;
   /** What a server does that takes it for dots. */
   readonly needs: number;
 }
 
+/** The segments that a reading keeps, with undefined for an empty one that dots leave. */
+type Segments = readonly (Part | undefined)[];
+
 /** The segments of a path, without the first separator. */
 function parts(path: string, takesBackslashes: boolean): Part[] {
   const own = takesBackslashes ? path.replace(/\\/g, "/") : path;
   const texts = (own.startsWith("/") ? own.slice(1) : own).split("/");
-  return texts.map((text) => ({ text, normal: undefined, dots: dots(text), needs: isEscaped(text) ? DOTS | ESCAPED_DOTS : DOTS }));
+  return texts.map((text) => ({ text, dots: dots(text), needs: text.includes("%") ? DOTS | ESCAPED_DOTS : DOTS }));
 }
 
-/** The first segments of the path after these steps. */
-function reading(parts: readonly Part[], steps: number): string {
-  // Those that are kept, and undefined for an empty one that dots leave.
-  const kept: (Part | undefined)[] = [];
+/** The first segments of a path after these steps. */
+function kept(parts: readonly Part[], steps: number): Segments {
+  const merges = steps & MERGE;
+  const segments: (Part | undefined)[] = [];
   let count = 0;
+  let isDots = false;
   for (const part of parts) {
-    const { text, dots, needs } = part;
-    if (dots > 0 && (steps & needs) === needs) {
-      if (dots === 2 && count > 0 && --count < KEPT) kept.pop();
-      // Dots at the end leave a slash there.
-      if (part !== parts.at(-1) || steps & MERGE) continue;
-      if (count < KEPT) kept.push(undefined);
-    } else if (text !== "" || !(steps & MERGE || (count === 0 && steps & LEADING))) {
-      if (count++ < KEPT) kept.push(part);
+    isDots = part.dots > 0 && (steps & part.needs) === part.needs;
+    if (isDots) {
+      if (part.dots === 2 && count > 0) count--;
+    } else if (part.text !== "" || !(merges || (count === 0 && steps & LEADING))) {
+      if (count < KEPT) segments[count] = part;
+      // Without dots, nothing brings those behind to the front.
+      else if (!(steps & DOTS)) break;
+      count++;
     }
   }
-  const written = (part: Part | undefined) => (part && steps & ESCAPES ? (part.normal ??= normal(part.text)) : (part?.text ?? ""));
-  return kept.map((part) => `/${written(part)}`).join("");
+  // Dots at the end leave a slash there.
+  if (isDots && !merges) segments[count++] = undefined;
+  return segments.slice(0, Math.min(count, KEPT));
+}
+
+/** A path of segments in a form. */
+function written(segments: Segments, form: "text" | "normal" | "escaped"): string {
+  return segments.map((part) => `/${part ? (part[form] ??= (form === "normal" ? normal : withEscapes)(part.text)) : ""}`).join("");
 }
 
 /** How many dots a segment is, if it is one or two, of which some may be escaped. */
@@ -179,17 +198,9 @@ function dots(segment: string): number {
   return segment.length < 7 && /^(?:\.|%2e){1,2}$/i.test(segment) ? 2 - (segment.length % 2) : 0;
 }
 
-function isEscaped(segment: string): boolean {
-  return segment.includes("%");
-}
-
 /** A path with an escape for each character that needs one, and with its own escapes as they are. */
 function withEscapes(path: string): string {
-  return path.replace(RAW, escapesOf);
-}
-
-function escapesOf(text: string): string {
-  return encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"));
+  return path.replace(RAW, (text) => encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd")));
 }
 
 /** A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is. */

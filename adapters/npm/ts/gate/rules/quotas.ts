@@ -53,11 +53,10 @@ function quota(item: FileValue, dimension: (item: FileValue) => string, { number
   item.only(["algorithm", "name", "by", ...Object.keys(numbers), ...part.fields, ...(PENALTIES.includes(algorithm) || isBalance ? [] : ["limit_from", "warn_at"])]);
   const from = item.field("limit_from");
   if (from && !fromData) throw from.invalid(NEEDS_NUMBERS);
-  let quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: Number(item.has("returns_cost")), name: undefined, by: undefined };
-  for (const [name, kind] of Object.entries(numbers)) if (name !== "returns_cost") quota[kind] = item.required(name).number;
   const name = item.field("name")?.text;
   const by = item.field("by");
-  quota.by = (by && dimension(by)) || undefined;
+  let quota: ReadyQuota = { algorithm, place: "", amount: 0, span: 0, refill: 0, name: undefined, by: (by && dimension(by)) || undefined };
+  for (const [name, kind] of Object.entries(numbers)) quota[kind] = name === "returns_cost" ? Number(item.has(name)) : item.required(name).number;
   quota = part(item, quota);
   quota.name = name === undefined ? name : item.checkedName("name", name);
   const warnAt = item.field("warn_at");
