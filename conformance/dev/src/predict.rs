@@ -68,8 +68,8 @@ fn emulator(target: &str) -> Option<Emulator> {
         "cloudflare-kv" | "js-kv" => apart(Model::WorkersKv(1)),
         "cloudflare-ratelimit" => apart(Model::Binding),
         "fastly-kv" => apart(Model::FastlyKv),
-        // Its operations take so long that requests overlap.
-        "spin-kv" => Emulator { at_once: 64, operation_us: 2_000, ..of(Model::SpinKv) },
+        // All requests of a burst read before one writes.
+        "spin-kv" => Emulator { at_once: 1_000, operation_us: 2_000, ..of(Model::SpinKv) },
         "spin-atomics" => of(Model::SpinAtomics),
         "spin-window" => of(Model::SpinWindow),
         _ => return None,

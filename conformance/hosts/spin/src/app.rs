@@ -13,6 +13,7 @@ use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use crate::arguments::Arguments;
 use crate::instance::{Instance, NoOutgoing};
 use crate::key_value::Database;
+use crate::overlap::{Overlap, Unread};
 use crate::{component, manifest};
 
 /// The most concurrent instances, as in Spin. Further requests wait, where Spin answers with a 500: the suite sends more at once.
@@ -28,6 +29,7 @@ pub(crate) struct App {
     allowed: Arc<BTreeSet<String>>,
     outbound: Arc<[String]>,
     database: Arc<Database>,
+    overlap: Arc<Overlap>,
 }
 
 impl App {
@@ -45,11 +47,17 @@ impl App {
             allowed: Arc::new(manifest.key_value_stores.into_iter().collect()),
             outbound: manifest.allowed_outbound_hosts.into(),
             database,
+            overlap: Overlap::new(arguments.pause),
         })
     }
 
-    /// Returns the store of a new instance.
-    pub(crate) fn store(&self) -> Store<Instance> {
+    /// A request arrives, and will need an instance.
+    pub(crate) fn arrives(&self) -> Unread {
+        self.overlap.arrives()
+    }
+
+    /// Returns the store of a new instance, for a request that arrived.
+    pub(crate) fn store(&self, unread: Unread) -> Store<Instance> {
         let instance = Instance {
             wasi: WasiCtx::builder().envs(&self.environment).inherit_stderr().build(),
             http: WasiHttpCtx::new(),
@@ -58,6 +66,8 @@ impl App {
             allowed: Arc::clone(&self.allowed),
             outbound: Arc::clone(&self.outbound),
             database: Arc::clone(&self.database),
+            overlap: Arc::clone(&self.overlap),
+            unread: Some(unread),
         };
         Store::new(self.pre.engine(), instance)
     }

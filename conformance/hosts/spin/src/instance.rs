@@ -12,6 +12,7 @@ use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, OutgoingRequestC
 use wasmtime_wasi_http::p2::{HttpResult, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 use crate::key_value::Database;
+use crate::overlap::{Overlap, Unread};
 
 /// The state of one instance.
 pub(crate) struct Instance {
@@ -22,6 +23,9 @@ pub(crate) struct Instance {
     pub(crate) allowed: Arc<BTreeSet<String>>,
     pub(crate) outbound: Arc<[String]>,
     pub(crate) database: Arc<Database>,
+    pub(crate) overlap: Arc<Overlap>,
+    /// Until the request has read or written.
+    pub(crate) unread: Option<Unread>,
 }
 
 impl WasiView for Instance {

@@ -52,14 +52,29 @@ impl Instance {
         Ok(Some(self.table.push(Open { label })?))
     }
 
-    /// Runs an operation on the store of a handle.
-    async fn within<T, E>(
+    /// Reads from the store of a handle.
+    async fn read<T, E>(
         &mut self,
         open: &Resource<Open>,
         work: impl FnOnce(&Database, &str) -> Result<T, Failure>,
         describe: fn(String) -> E,
     ) -> Result<Result<T, E>> {
-        self.database.pause().await;
+        self.overlap.before_read().await;
+        let Open { label } = self.table.get(open)?;
+        let done = work(&self.database, label);
+        self.unread = None;
+        answered(done, describe)
+    }
+
+    /// Writes to the store of a handle.
+    async fn write<T, E>(
+        &mut self,
+        open: &Resource<Open>,
+        work: impl FnOnce(&Database, &str) -> Result<T, Failure>,
+        describe: fn(String) -> E,
+    ) -> Result<Result<T, E>> {
+        self.unread = None;
+        self.overlap.before_write().await;
         let Open { label } = self.table.get(open)?;
         answered(work(&self.database, label), describe)
     }
@@ -84,19 +99,19 @@ fn answered<T, E>(done: Result<T, Failure>, describe: fn(String) -> E) -> Result
 macro_rules! operations {
     ($error:ident) => {
         async fn get(&mut self, open: Resource<Open>, key: String) -> Result<Result<Option<Vec<u8>>, $error>> {
-            self.within(&open, |database, store| database.get(store, &key), $error::Other).await
+            self.read(&open, |database, store| database.get(store, &key), $error::Other).await
         }
 
         async fn set(&mut self, open: Resource<Open>, key: String, value: Vec<u8>) -> Result<Result<(), $error>> {
-            self.within(&open, |database, store| database.set(store, &key, &value), $error::Other).await
+            self.write(&open, |database, store| database.set(store, &key, &value), $error::Other).await
         }
 
         async fn delete(&mut self, open: Resource<Open>, key: String) -> Result<Result<(), $error>> {
-            self.within(&open, |database, store| database.delete(store, &key), $error::Other).await
+            self.write(&open, |database, store| database.delete(store, &key), $error::Other).await
         }
 
         async fn exists(&mut self, open: Resource<Open>, key: String) -> Result<Result<bool, $error>> {
-            let found = self.within(&open, |database, store| database.get(store, &key), $error::Other).await?;
+            let found = self.read(&open, |database, store| database.get(store, &key), $error::Other).await?;
             Ok(found.map(|value| value.is_some()))
         }
 
@@ -117,7 +132,7 @@ impl key_value::HostStore for Instance {
     operations!(SpinError);
 
     async fn get_keys(&mut self, open: Resource<Open>) -> Result<Result<Vec<String>, SpinError>> {
-        self.within(&open, Database::keys, SpinError::Other).await
+        self.read(&open, Database::keys, SpinError::Other).await
     }
 }
 
@@ -138,7 +153,7 @@ impl store::HostBucket for Instance {
         if from.is_some() {
             return Ok(Err(WasiError::Other("list_keys: cursor not supported".into())));
         }
-        let keys = self.within(&open, Database::keys, WasiError::Other).await?;
+        let keys = self.read(&open, Database::keys, WasiError::Other).await?;
         Ok(keys.map(|keys| KeyResponse { keys, cursor: None }))
     }
 }
@@ -150,9 +165,11 @@ impl atomics::HostCas for Instance {
     }
 
     async fn current(&mut self, cas: Resource<Compared>) -> Result<Result<Option<Vec<u8>>, WasiError>> {
-        self.database.pause().await;
+        self.overlap.before_read().await;
         let Compared { label, key, value } = self.table.get_mut(&cas)?;
-        let found = answered(self.database.get(label, key), WasiError::Other)?;
+        let found = self.database.get(label, key);
+        self.unread = None;
+        let found = answered(found, WasiError::Other)?;
         if let Ok(found) = &found {
             value.clone_from(found);
         }
@@ -167,11 +184,12 @@ impl atomics::HostCas for Instance {
 
 impl atomics::Host for Instance {
     async fn increment(&mut self, open: Resource<Open>, key: String, delta: i64) -> Result<Result<i64, WasiError>> {
-        self.within(&open, |database, store| database.increment(store, &key, delta), WasiError::Other).await
+        self.write(&open, |database, store| database.increment(store, &key, delta), WasiError::Other).await
     }
 
     async fn swap(&mut self, cas: Resource<Compared>, new: Vec<u8>) -> Result<Result<(), CasError>> {
-        self.database.pause().await;
+        self.unread = None;
+        self.overlap.before_write().await;
         let Compared { label, key, value } = self.table.delete(cas)?;
         let swapped = self.database.swap(&label, &key, value.as_deref(), &new);
         match answered(swapped, WasiError::Other)? {

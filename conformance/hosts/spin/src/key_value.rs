@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tempfile::TempDir;
@@ -28,7 +28,6 @@ pub(crate) struct Database {
     to_lose: AtomicU64,
     /// How many were.
     lost: AtomicU64,
-    pause: Duration,
     /// Removed when the database is closed.
     _temporary: Option<TempDir>,
 }
@@ -58,7 +57,7 @@ const WRITE: &str = "INSERT INTO spin_key_value (store, key, value) VALUES (?1, 
 
 impl Database {
     /// Opens the database in a folder, or in a temporary one.
-    pub(crate) fn open(folder: Option<PathBuf>, pause: Duration) -> Result<Self, String> {
+    pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self, String> {
         let temporary = || TempDir::with_prefix("tidegate-spin-").map_err(|error| format!("state: {error}"));
         let temporary = if folder.is_some() { None } else { Some(temporary()?) };
         let folder = folder.or_else(|| temporary.as_ref().map(|folder| folder.path().into())).unwrap_or_default();
@@ -75,7 +74,6 @@ impl Database {
             took_us: Default::default(),
             to_lose: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            pause,
             _temporary: temporary,
         })
     }
@@ -99,13 +97,6 @@ impl Database {
     /// Returns how many answers were lost so far.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
-    }
-
-    /// Waits before an operation, as if the store were across a network, so that concurrent requests really overlap.
-    pub(crate) async fn pause(&self) {
-        if !self.pause.is_zero() {
-            tokio::time::sleep(self.pause).await;
-        }
     }
 
     fn operate<T>(
@@ -207,7 +198,7 @@ mod tests {
 
     #[test]
     fn sqlite_has_the_settings_that_spin_leaves_it_with() {
-        let database = Database::open(None, Duration::ZERO).unwrap();
+        let database = Database::open(None).unwrap();
         let connection = database.connection.lock().unwrap();
         let setting = |name: &str| {
             let sql = format!("PRAGMA {name}");
@@ -219,7 +210,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_swap_overwrites_if_there_was_no_value_and_compares_otherwise() {
-        let database = Database::open(None, Duration::ZERO).unwrap();
+        let database = Database::open(None).unwrap();
         assert!(told(database.swap("s", "k", None, b"1")));
         assert!(told(database.swap("s", "k", None, b"2")));
         assert!(!told(database.swap("s", "k", Some(b"1"), b"3")));
@@ -232,7 +223,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_write_whose_answer_is_lost_is_made() {
-        let database = Database::open(None, Duration::ZERO).unwrap();
+        let database = Database::open(None).unwrap();
         assert_eq!(database.lose(3), 0);
         assert!(matches!(database.set("s", "k", b"1"), Err(Failure::Told(_))));
         assert!(matches!(database.swap("s", "k", Some(b"1"), b"2"), Err(Failure::Told(_))));
@@ -246,7 +237,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn incrementing_a_value_that_is_not_a_counter_breaks_the_store() {
-        let database = Database::open(None, Duration::ZERO).unwrap();
+        let database = Database::open(None).unwrap();
         assert_eq!(told(database.increment("s", "n", 2)), 2);
         assert_eq!(told(database.increment("s", "n", -3)), -1);
         assert_eq!(told(database.get("s", "n")), Some(vec![0xff; 8]));

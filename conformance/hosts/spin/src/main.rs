@@ -13,7 +13,7 @@
 //! - `lose COUNT`: the next `COUNT` writes are made, and answered with an error. `lost` is how many were so far.
 //!
 //! The rows are in an SQLite database in `--state-dir`, or in a temporary folder. With `--pause-ms`, each operation waits
-//! first. `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the variable `TIDEGATE_SUITE_KEY`
+//! first, and requests overlap as far as they can ([`overlap`]). `--test-mode` is short for `--env=TIDEGATE_TEST_MODE=on`, or with the key in the variable `TIDEGATE_SUITE_KEY`
 //! for that.
 //!
 //! It behaves like Spin 4 in everything that an adapter can observe:
@@ -33,6 +33,7 @@ mod interfaces;
 mod key_value;
 mod manifest;
 mod outbound;
+mod overlap;
 mod redis;
 mod segments;
 mod serve;
@@ -60,7 +61,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
-    let database = Arc::new(Database::open(arguments.state_dir.clone(), arguments.pause)?);
+    let database = Arc::new(Database::open(arguments.state_dir.clone())?);
     let app = Arc::new(App::load(&arguments, Arc::clone(&database))?);
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
     println!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);

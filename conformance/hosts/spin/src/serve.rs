@@ -18,6 +18,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
 use crate::app::{App, INSTANCES_MAX};
+use crate::overlap::Unread;
 use crate::segments;
 
 /// Answers requests.
@@ -54,11 +55,13 @@ async fn answer(
     if let Some((name, _)) = request.headers().iter().find(|(_, value)| str::from_utf8(value.as_bytes()).is_err()) {
         return Ok(failed(&format!("the field {name} is not UTF-8")));
     }
+    let Ok(place) = places.acquire_owned().await else { return Ok(failed("the host is closing")) };
+    let unread = app.arrives();
     let (sender, receiver) = oneshot::channel();
     // In a task of its own, so that an instance can finish its writes if the client disconnects.
     let handled = tokio::spawn(async move {
-        let _place = places.acquire().await;
-        handle(&app, request, client, sender).await
+        let _place = place;
+        handle(&app, request, client, unread, sender).await
     });
     match receiver.await {
         Ok(Ok(response)) => Ok(response),
@@ -75,11 +78,12 @@ async fn handle(
     app: &App,
     mut request: Request<Incoming>,
     client: SocketAddr,
+    unread: Unread,
     sender: oneshot::Sender<Result<Response<HyperOutgoingBody>, ErrorCode>>,
 ) -> wasmtime::Result<()> {
     let address = HeaderValue::from_str(&client.to_string())?;
     request.headers_mut().append("spin-client-addr", address);
-    let mut store = app.store();
+    let mut store = app.store(unread);
     let request = request.map(|body| body.map_err(|error| ErrorCode::InternalError(Some(error.to_string()))));
     let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
     let response = store.data_mut().http().new_response_outparam_from_callback(move |response| {
