@@ -74,12 +74,14 @@ async fn decide(limiter: Arc<PostgresLimiter>, policy: Arc<Policy>, keys: Vec<Ke
     decisions
 }
 
-/// Decisions a second, each request in flight of a key of its own, or all of one.
-fn per_second(runtime: &Runtime, limiter: &Arc<PostgresLimiter>, in_flight: u32, of_one: bool) -> f64 {
+/// Decisions a second, of so many keys, which all requests in flight use in turn.
+fn per_second(runtime: &Runtime, limiter: &Arc<PostgresLimiter>, in_flight: usize, keys: usize) -> f64 {
     let run = async |duration: Duration| {
         let began = Instant::now();
-        let key = |place| Key::new(if of_one { "user".to_owned() } else { format!("user-{place}") });
-        let decide = |place| decide(Arc::clone(limiter), policy("bench"), vec![key(place)], began + duration);
+        let decide = |place| {
+            let keys = (0..keys).map(|nth| Key::new(format!("user-{}", (nth + place * keys / in_flight) % keys)));
+            decide(Arc::clone(limiter), policy("bench"), keys.collect(), began + duration)
+        };
         let workers: Vec<_> = (0..in_flight).map(|place| tokio::spawn(decide(place))).collect();
         let mut decisions = 0;
         for worker in workers {
@@ -93,36 +95,95 @@ fn per_second(runtime: &Runtime, limiter: &Arc<PostgresLimiter>, in_flight: u32,
     })
 }
 
+/// How often a second the shortest statement that swaps a state can be run, prepared, on as many connections.
+fn floor(runtime: &Runtime, server: &Server, in_flight: usize) -> f64 {
+    const ROWS: &str = "CREATE TABLE IF NOT EXISTS alone (LIKE tidegate INCLUDING ALL) WITH (fillfactor = 70); \
+        INSERT INTO alone SELECT 'tg1:bench:tb1000:user-' || nth, '\\x14e80300000000000000505c18a3010000', now() \
+        FROM generate_series(1, 2000) AS nth ON CONFLICT DO NOTHING; \
+        SET synchronous_commit = off; SET enable_seqscan = off";
+    const SWAP: &str =
+        "UPDATE alone SET state = $2, expires_at = now() + interval '70 s' WHERE name = $1 AND state <> $2";
+    runtime.block_on(async {
+        let mut clients = Vec::new();
+        for _ in 0..in_flight.min(Config::DEFAULT_CONNECTIONS) {
+            let client = server.client().await;
+            client.batch_execute(ROWS).await.unwrap();
+            let swap = client.prepare(SWAP).await.unwrap();
+            clients.push(Arc::new((client, swap)));
+        }
+        let names: Arc<Vec<_>> = Arc::new((1..=2_000).map(|nth| format!("tg1:bench:tb1000:user-{nth}")).collect());
+        let began = Instant::now();
+        let until = began + shortened(DURATION);
+        let swap = |place: usize| {
+            let (client, names) = (Arc::clone(&clients[place % clients.len()]), Arc::clone(&names));
+            async move {
+                let mut swaps = 0;
+                for name in names.iter().cycle().skip(place * names.len() / in_flight) {
+                    if Instant::now() >= until {
+                        break;
+                    }
+                    let mut state = [0x14; 17];
+                    state[..4].copy_from_slice(&u32::to_le_bytes(swaps));
+                    let _swapped = client.0.execute(&client.1, &[name, &&state[..]]).await.unwrap();
+                    swaps += 1;
+                }
+                swaps
+            }
+        };
+        let workers: Vec<_> = (0..in_flight).map(|place| tokio::spawn(swap(place))).collect();
+        let mut swaps = 0;
+        for worker in workers {
+            swaps += worker.await.unwrap();
+        }
+        f64::from(swaps) / began.elapsed().as_secs_f64()
+    })
+}
+
 /// Decisions per second, alternating with rate-limiter-flexible on pg.
 fn throughput(server: &Server) -> Result<()> {
     let runtime = runtime();
-    let (quick, durable) = runtime.block_on(async {
+    let quick = runtime.block_on(async {
         let quick = limiter(server, |config| config);
         quick.store().create_table().await.unwrap();
-        (quick, limiter(server, |config| config.durable(true)))
+        quick
     });
+    let durable = limiter(server, |config| config.durable(true));
+    let unprepared = limiter(server, |config| config.prepared(false));
     let url = server.url_of("tidegate", PASSWORD);
     // The peer waits for the disk unless its connections are told not to.
     let mut peer = Peer::start(&format!("{url}?options=-csynchronous_commit%3Doff"))?;
     let mut durable_peer = Peer::start(&url)?;
-    for in_flight in [1, 8, 64] {
-        let (mut ours, mut waiting, mut one) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut theirs, mut theirs_waiting) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            ours.push(per_second(&runtime, &quick, in_flight, false));
-            theirs.push(peer.per_second(in_flight, DURATION)?);
-            waiting.push(per_second(&runtime, &durable, in_flight, false));
-            theirs_waiting.push(durable_peer.per_second(in_flight, DURATION)?);
-            one.push(per_second(&runtime, &quick, in_flight, true));
-        }
-        for (name, ours, theirs) in [
-            ("decisions a second", &ours, &theirs),
-            ("decisions a second, durable", &waiting, &theirs_waiting),
-            ("decisions a second of one key, beside one for each in flight", &one, &theirs),
-        ] {
-            let measured = Measurement::new("postgres", name, Unit::PerSecond).at(At::InFlight(in_flight));
-            let measured = if name == "decisions a second" { measured.aim(Aim::Ratio(1.0)) } else { measured };
-            measured.record_beside(ours, peer::NAME, theirs)?;
+    for (keys, of) in [(1, "one key"), (2_000, "2000 keys")] {
+        for in_flight in [1, 8, 64] {
+            let [mut ours, mut theirs, mut waiting, mut theirs_waiting, mut plain, mut least] =
+                [const { Vec::new() }; 6];
+            for _ in 0..ROUNDS {
+                ours.push(per_second(&runtime, &quick, in_flight, keys));
+                theirs.push(peer.per_second(in_flight, keys, DURATION)?);
+                waiting.push(per_second(&runtime, &durable, in_flight, keys));
+                theirs_waiting.push(durable_peer.per_second(in_flight, keys, DURATION)?);
+                plain.push(per_second(&runtime, &unprepared, in_flight, keys));
+                if keys > 1 {
+                    least.push(floor(&runtime, server, in_flight));
+                }
+            }
+            let at = At::InFlight(u32::try_from(in_flight).unwrap());
+            for (how, aim, ours, name, theirs) in [
+                ("", Some(Aim::Ratio(1.5)), &ours, peer::NAME, &theirs),
+                (", both durable", None, &waiting, peer::NAME, &theirs_waiting),
+                (", not prepared", None, &plain, peer::NAME, &theirs),
+                (", beside a statement", None, &ours, "an UPDATE alone, prepared", &least),
+            ] {
+                let name_of = format!("decisions a second, {of}{how}");
+                let measured = Measurement::new("postgres", &name_of, Unit::PerSecond).at(at);
+                let measured = match aim {
+                    Some(aim) => measured.aim(aim),
+                    None => measured,
+                };
+                if !theirs.is_empty() {
+                    measured.record_beside(ours, name, theirs)?;
+                }
+            }
         }
     }
     Ok(())

@@ -74,10 +74,11 @@ impl Config {
         self
     }
 
-    /// Whether statements are prepared once for each connection. Without, which is the default, the database parses and plans each one.
+    /// Whether statements are prepared once for each connection, which is the default. Without, the database parses and plans each one.
     ///
-    /// A prepared statement may keep its plan from when the table was small, which scans all of it. So the connections are opened with
-    /// `enable_seqscan = off`. Do not prepare behind a pooler: it may give each transaction another connection, and refuse the setting.
+    /// A prepared statement may keep its plan from when the table was small, which would scan all of it. So the connections are opened with
+    /// `enable_seqscan = off`. Behind a pooler such as PgBouncer, which refuses or drops that setting, nothing is prepared: it may give each
+    /// transaction another connection. Write `false` for a pooler that passes the setting on, and yet does so.
     #[must_use]
     pub const fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
@@ -100,6 +101,14 @@ impl Config {
         }
     }
 
+    /// The database, for connections whose statements scan no table.
+    pub(crate) fn scanless(&self) -> tokio_postgres::Config {
+        let mut database = self.database.clone();
+        let options = format!("{} -c enable_seqscan=off", database.get_options().unwrap_or_default());
+        database.options(options.trim());
+        database
+    }
+
     pub(crate) fn wants_tls(&self) -> bool {
         self.database.get_ssl_mode() == SslMode::Require
     }
@@ -112,7 +121,7 @@ impl From<tokio_postgres::Config> for Config {
             database,
             deadline: Self::DEFAULT_DEADLINE,
             durable: false,
-            prepared: false,
+            prepared: true,
             min_ttl: Millis::ZERO,
             connections: Self::DEFAULT_CONNECTIONS,
         }

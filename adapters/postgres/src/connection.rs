@@ -36,6 +36,8 @@ struct Slot {
 struct Live {
     client: Client,
     prepared: [OnceCell<Prepared>; COUNT],
+    /// Whether statements are prepared.
+    prepares: AtomicBool,
     driver: JoinHandle<()>,
     /// How many statements it has answered.
     answers: AtomicUsize,
@@ -75,6 +77,21 @@ impl fmt::Debug for Own {
 }
 
 impl Live {
+    fn new(client: Client, driver: JoinHandle<()>, prepares: bool) -> Self {
+        let (prepared, answers, is_distrusted) = Default::default();
+        Self { client, prepared, prepares: AtomicBool::new(prepares), driver, answers, is_distrusted }
+    }
+
+    /// What is prepared of a statement. `None` if it is not to be.
+    async fn prepare(&self, statement: Statement) -> Result<Option<&Prepared>, tokio_postgres::Error> {
+        let Some(prepared) = self.prepared.get(statement.place).filter(|_| self.prepares.load(Ordering::Relaxed))
+        else {
+            return Ok(None);
+        };
+        let prepare = || self.client.prepare_typed(statement.sql, statement.types);
+        prepared.get_or_try_init(prepare).await.map(Some)
+    }
+
     fn is_lost(&self) -> bool {
         self.client.is_closed() || self.is_distrusted.load(Ordering::Relaxed)
     }
@@ -84,13 +101,6 @@ impl Own {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
         let slots = (0..config.connections_checked()?).map(|_| Arc::default()).collect();
         let tls = Tls::new(config.wants_tls())?;
-        let mut config = config;
-        if config.prepared {
-            // A plan that was made while the table had a page would scan all of a large one.
-            let options = config.database.get_options().unwrap_or_default();
-            let options = format!("{options} -c enable_seqscan=off");
-            config.database.options(options.trim());
-        }
         Ok(Self { config, tls, slots })
     }
 
@@ -106,10 +116,32 @@ impl Own {
     }
 
     async fn open(&self) -> Result<Arc<Live>, tokio_postgres::Error> {
+        if self.config.prepared {
+            match self.tls.connect(&self.config.scanless()).await {
+                // Of a pooler, which does not know the option.
+                Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {}
+                Ok((client, driver)) => {
+                    let prepares = is_scanless(&client).await?;
+                    return Ok(Arc::new(Live::new(client, driver, prepares)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let (client, driver) = self.tls.connect(&self.config.database).await?;
-        let (prepared, answers, is_distrusted) = Default::default();
-        Ok(Arc::new(Live { client, prepared, driver, answers, is_distrusted }))
+        Ok(Arc::new(Live::new(client, driver, false)))
     }
+}
+
+/// Whether the session has the option. A pooler may leave it out, and give each transaction another session.
+async fn is_scanless(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    let rows = client.query_typed("SELECT current_setting('enable_seqscan')", &[]).await?;
+    Ok(rows.first().and_then(|row| row.try_get(0).ok()) == Some("off"))
+}
+
+/// Whether a statement failed for that it was prepared.
+fn is_of_preparing(error: &tokio_postgres::Error) -> bool {
+    let codes = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
 impl Connections for Own {
@@ -144,18 +176,16 @@ impl Connections for Own {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let Some(live) = &taken.live else { return Ok(Vec::new()) };
-        let answer = match live.prepared.get(statement.place).filter(|_| self.config.prepared) {
-            None => query_typed(&live.client, statement, parameters).await,
-            Some(prepared) => {
-                let prepare = || live.client.prepare_typed(statement.sql, statement.types);
-                live.client.query(prepared.get_or_try_init(prepare).await?, parameters).await
-            }
+        let answer = match live.prepare(statement).await {
+            Ok(None) => query_typed(&live.client, statement, parameters).await,
+            Ok(Some(prepared)) => live.client.query(prepared, parameters).await,
+            Err(error) => Err(error),
         };
         live.answers.fetch_add(1, Ordering::Relaxed);
         match answer {
-            // The table is another one than when this was prepared.
-            Err(error) if self.config.prepared && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
-                live.is_distrusted.store(true, Ordering::Relaxed);
+            // A pooler has lost what was prepared, or the table is another one than then. Nothing was done.
+            Err(error) if live.prepares.load(Ordering::Relaxed) && is_of_preparing(&error) => {
+                live.prepares.store(false, Ordering::Relaxed);
                 query_typed(&live.client, statement, parameters).await
             }
             answer => answer,

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 
 use tidegate_core::{Error, ErrorKind, Millis};
 use tokio_postgres::error::SqlState;
@@ -12,7 +13,7 @@ use crate::statement::CREATE_TABLE;
 const NO_TABLE: &str =
     "create the table `tidegate`: Postgres::create_table, or the statement in the README of tidegate-postgres";
 const OTHER_TABLE: &str = "the table `tidegate` is not the one in the README of tidegate-postgres; rename or drop it, or set another search_path";
-const PREPARED: &str = "a pooler loses prepared statements: leave out prepared(true)";
+const PREPARED: &str = "a pooler loses prepared statements: set prepared(false)";
 const READ_ONLY: &str = "this database takes no writes; connect to the primary, with target_session_attrs=read-write";
 
 /// Maps an error of a statement, for [`Connections`](crate::Connections) of other pools.
@@ -121,6 +122,20 @@ pub(crate) fn timeout(deadline: Millis) -> Error {
 
 pub(crate) fn connect_timeout(deadline: Millis) -> Error {
     Error::new(ErrorKind::Unavailable, format!("postgres: no connection within {deadline}; nothing was charged"))
+}
+
+/// The error of a statement, for each of those that have waited for it.
+pub(crate) fn shared(error: &Arc<Error>) -> Error {
+    let shared = Error::new(error.kind(), error.to_string()).with_source(Arc::clone(error));
+    error.advice().into_iter().fold(shared, Error::with_advice)
+}
+
+/// Nobody makes the write that waits, because the runtime ends.
+pub(crate) fn ended() -> Error {
+    Error::new(
+        ErrorKind::Contended,
+        "postgres: the call has ended without an answer; the request may have been charged",
+    )
 }
 
 /// The answer is not one of the statement's.

@@ -10,6 +10,7 @@ mod statement;
 mod store;
 mod sweep;
 mod tls;
+mod writes;
 
 pub use config::Config;
 pub use connection::Own;

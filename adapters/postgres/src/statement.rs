@@ -26,11 +26,12 @@ pub struct Statement {
 }
 
 /// How many statements are worth preparing.
-pub(crate) const COUNT: usize = 6;
+pub(crate) const COUNT: usize = 7;
 
 static NAME: [Type; 1] = [Type::TEXT];
 static SWAP: [Type; 4] = [Type::TEXT, Type::BYTEA, Type::BYTEA, Type::INT8];
 static CREATE: [Type; 3] = [Type::TEXT, Type::BYTEA, Type::INT8];
+static WRITE: [Type; 4] = [Type::TEXT_ARRAY, Type::BYTEA_ARRAY, Type::BYTEA_ARRAY, Type::INT8_ARRAY];
 static PAGES: [Type; 2] = [Type::TEXT, Type::TEXT];
 
 /// The statements of a limiter.
@@ -39,6 +40,7 @@ pub(crate) struct Statements {
     pub(crate) read: Statement,
     pub(crate) swap: Statement,
     pub(crate) create: Statement,
+    pub(crate) write: Statement,
     pub(crate) delete: Statement,
     pub(crate) pages: Statement,
     pub(crate) sweep: Statement,
@@ -48,8 +50,12 @@ pub(crate) struct Statements {
 macro_rules! writing {
     ($beside:literal) => {
         Statements {
-            // Also what has expired: an old state decides as an absent one does.
-            read: Statement { place: 0, types: &NAME, sql: "SELECT state FROM tidegate WHERE name = $1" },
+            // Also what has expired: an old state decides as an absent one does. But not what `write` has put in place of a row that was gone.
+            read: Statement {
+                place: 0,
+                types: &NAME,
+                sql: "SELECT state FROM tidegate WHERE name = $1 AND expires_at > '-infinity'",
+            },
             // The update waits for another one of the same row, and then compares again. `present` has the statement's older view of the
             // table, so it locks the row, which returns the latest version. Each statement locks one row, so none waits in a circle.
             swap: Statement {
@@ -61,7 +67,7 @@ macro_rules! writing {
                     $beside,
                     "), present AS (SELECT state, ",
                     $beside,
-                    " FROM tidegate WHERE name = $1 AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE) ",
+                    " FROM tidegate WHERE name = $1 AND expires_at > '-infinity' AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE) ",
                     "SELECT EXISTS (SELECT FROM swapped), (SELECT state FROM present)"
                 ),
             },
@@ -77,6 +83,29 @@ macro_rules! writing {
                     "WHERE row.expires_at <= now() RETURNING ",
                     $beside,
                     ") SELECT EXISTS (SELECT FROM created), (SELECT state FROM present)"
+                ),
+            },
+            // Several of the two above, in the order of their names, so that no two of these wait for each other. It finds each row by the
+            // primary key, as an insertion does, and no plan can scan the table. A row that should be there and is not becomes one that counts
+            // nothing: this cannot insert and not insert. What keeps a row from being written over is put aside in a setting, which the end of the
+            // transaction takes back. The answer has the places of those that were written, and then of those that were not, with their states.
+            write: Statement {
+                place: 6,
+                types: &WRITE,
+                sql: concat!(
+                    "WITH written AS (INSERT INTO tidegate AS row (name, state, expires_at) ",
+                    "SELECT name, CASE WHEN old IS NULL THEN new ELSE '' END, ",
+                    "CASE WHEN old IS NULL THEN now() + ttl * interval '1 ms' ELSE '-infinity' END ",
+                    "FROM unnest($1, $2, $3, $4) AS asked (name, new, old, ttl) ORDER BY name COLLATE \"C\" ",
+                    "ON CONFLICT (name) DO UPDATE SET state = ($2)[array_position($1, excluded.name)], ",
+                    "expires_at = now() + ($4)[array_position($1, excluded.name)] * interval '1 ms' ",
+                    "WHERE CASE WHEN coalesce(row.state = ($3)[array_position($1, excluded.name)], row.expires_at <= now()) THEN true ",
+                    "ELSE set_config('tidegate.lost', concat(current_setting('tidegate.lost', true), array_position($1, row.name), ':', ",
+                    "CASE WHEN row.expires_at > '-infinity' THEN encode(row.state, 'hex') ELSE '-' END, ' '), true) IS NULL END ",
+                    "RETURNING name, expires_at, ",
+                    $beside,
+                    ") SELECT (SELECT string_agg(array_position($1, name)::text, ' ') FROM written WHERE expires_at > '-infinity'), ",
+                    "current_setting('tidegate.lost', true)"
                 ),
             },
             delete: Statement { place: 3, types: &NAME, sql: "DELETE FROM tidegate WHERE name = $1" },

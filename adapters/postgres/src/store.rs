@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::store::{RememberingLimiter, Swap, Swapped, Versioned, VersionedLimiter, VersionedValue};
-use tidegate_core::{Capabilities, Dimensions, Error, Millis};
+use tidegate_core::{Capabilities, Dimensions, Error, ErrorKind, Millis};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -16,6 +16,7 @@ use crate::deadline::{Deadline, Progress};
 use crate::error;
 use crate::statement::{COUNT, CREATE_TABLE, DURABLE, QUICK, Statement, Statements};
 use crate::sweep::{Sweep, drawn};
+use crate::writes::{self, Sends, Waiting, Write, Writes, Written};
 
 /// A limiter on PostgreSQL: exact at any concurrency, in one round trip.
 pub type PostgresLimiter<C = Own> = RememberingLimiter<Postgres<C>>;
@@ -53,6 +54,7 @@ struct Shared<C> {
     deadline: Millis,
     progress: Progress,
     sweep: Sweep,
+    writes: Writes,
 }
 
 impl Postgres {
@@ -63,7 +65,8 @@ impl Postgres {
     pub fn new(config: Config) -> Result<Self, Error> {
         check_deadline(config.deadline)?;
         let (durable, deadline, min_ttl) = (config.durable, config.deadline, config.min_ttl);
-        Ok(Self { min_ttl, ..Self::with(Own::new(config)?, durable, deadline) })
+        let at_once = config.connections_checked()?;
+        Ok(Self { min_ttl, ..Self::with(Own::new(config)?, durable, deadline, at_once) })
     }
 }
 
@@ -75,13 +78,13 @@ impl<C: Connections> Postgres<C> {
     /// [`Invalid`](tidegate_core::ErrorKind::Invalid) for a deadline that cannot work.
     pub fn over(connections: C, durable: bool, deadline: Millis) -> Result<Self, Error> {
         check_deadline(deadline)?;
-        Ok(Self::with(connections, durable, deadline))
+        Ok(Self::with(connections, durable, deadline, Config::DEFAULT_CONNECTIONS))
     }
 
-    fn with(connections: C, durable: bool, deadline: Millis) -> Self {
+    fn with(connections: C, durable: bool, deadline: Millis, at_once: usize) -> Self {
         let statements = if durable { &DURABLE } else { &QUICK };
-        let (progress, sweep) = (Progress::default(), Sweep::new());
-        let shared = Arc::new(Shared { connections, statements, deadline, progress, sweep });
+        let (progress, sweep, writes) = (Progress::default(), Sweep::new(), Writes::new(at_once));
+        let shared = Arc::new(Shared { connections, statements, deadline, progress, sweep, writes });
         Self { shared, min_ttl: Millis::ZERO }
     }
 
@@ -146,20 +149,18 @@ impl<C: Connections> Postgres<C> {
         ttl: Millis,
     ) -> Result<Swapped<Vec<u8>>, Error> {
         let ttl = i64::try_from(ttl.max(self.min_ttl).get()).unwrap_or(TTL_MAX).min(TTL_MAX);
-        let Statements { swap, create, .. } = self.shared.statements;
-        let row = match old {
-            Some(old) => self.shared.ask(*swap, &[&key, &bytes, &old, &ttl]).await?,
-            None => self.shared.ask(*create, &[&key, &bytes, &ttl]).await?,
+        let write = Write { name: key.to_owned(), new: bytes.to_owned(), old: old.map(<[u8]>::to_owned), ttl };
+        let written = match writes::enter(&self.shared, write) {
+            Ok((_turn, write)) => self.shared.write(&write).await?,
+            Err(told) => self.shared.told(told).await?,
         };
-        let row = row.ok_or_else(error::nonsense)?;
-        let (done, present): (bool, Option<Vec<u8>>) = (column(&row, 0)?, column(&row, 1)?);
-        if done {
-            self.wrote();
-            return Ok(Swapped::Done(Some(bytes.into())));
-        }
-        Ok(match (present, old) {
-            (None, None) => Swapped::Conflict,
-            (present, _) => Swapped::Lost(present.map(value)),
+        Ok(match written {
+            Written::Done => {
+                self.wrote();
+                Swapped::Done(Some(bytes.into()))
+            }
+            Written::Lost(present) => Swapped::Lost(present.map(value)),
+            Written::Unknown => Swapped::Conflict,
         })
     }
 }
@@ -187,6 +188,43 @@ impl<C: Connections> Shared<C> {
         }
     }
 
+    /// Makes one write.
+    async fn write(&self, Write { name, new, old, ttl }: &Write) -> Result<Written, Error> {
+        let Statements { swap, create, .. } = self.statements;
+        let row = match old {
+            Some(old) => self.ask(*swap, &[name, new, old, ttl]).await?,
+            None => self.ask(*create, &[name, new, ttl]).await?,
+        };
+        let row = row.ok_or_else(error::nonsense)?;
+        let (done, present): (bool, Option<Vec<u8>>) = (column(&row, 0)?, column(&row, 1)?);
+        Ok(match (done, present) {
+            (true, _) => Written::Done,
+            // A row that is created at this moment is in no view of the statement.
+            (false, None) if old.is_none() => Written::Unknown,
+            (false, present) => Written::Lost(present),
+        })
+    }
+
+    /// Makes several writes.
+    async fn write_all(&self, writes: &[&Write]) -> Result<Vec<Written>, Error> {
+        let names: Vec<_> = writes.iter().map(|write| &write.name).collect();
+        let new: Vec<_> = writes.iter().map(|write| &write.new).collect();
+        let old: Vec<_> = writes.iter().map(|write| &write.old).collect();
+        let ttls: Vec<_> = writes.iter().map(|write| write.ttl).collect();
+        let row = self.ask(self.statements.write, &[&names, &new, &old, &ttls]).await?.ok_or_else(error::nonsense)?;
+        let (done, lost): (Option<&str>, Option<&str>) = (column(&row, 0)?, column(&row, 1)?);
+        writes::written(writes, done.unwrap_or_default(), lost.unwrap_or_default()).ok_or_else(error::nonsense)
+    }
+
+    /// What has become of a write that waits for others. They end by their deadline, and its own begins then.
+    async fn told(&self, told: writes::Told) -> Result<Written, Error> {
+        let (start, longest) = (self.progress.count(), Millis::new(2 * self.deadline.get()));
+        match Deadline::after(longest).until(told).await {
+            Ok(told) => told.unwrap_or_else(|_| Err(error::ended())),
+            Err(missed) => Err(self.progress.late(start, missed.error(error::timeout(longest)))),
+        }
+    }
+
     async fn sweep(&self) -> Result<(), Error> {
         let Statements { pages, sweep, .. } = self.statements;
         let row = self.ask(*pages, &[]).await?.ok_or_else(error::nonsense)?;
@@ -194,6 +232,34 @@ impl<C: Connections> Shared<C> {
         let (first, end) = self.sweep.pages(u64::try_from(pages).unwrap_or_default());
         let (first, end) = (format!("({first},0)"), format!("({end},0)"));
         self.ask(*sweep, &[&first, &end]).await.map(drop)
+    }
+}
+
+impl<C: Connections> Sends for Shared<C> {
+    fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    async fn send(self: Arc<Self>, together: Vec<Waiting>) {
+        if let [(write, _)] = &together[..] {
+            let written = self.write(write).await;
+            tell(together, [written]);
+            return;
+        }
+        let writes: Vec<_> = together.iter().map(|(write, _)| write).collect();
+        match self.write_all(&writes).await {
+            Ok(written) => tell(together, written.into_iter().map(Ok)),
+            // It may be the fault of one of them. Nothing was written.
+            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Corrupt) => {
+                for (write, tell) in together {
+                    let _gone = tell.send(self.write(&write).await);
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                tell(together, std::iter::repeat_with(|| Err(error::shared(&error))));
+            }
+        }
     }
 }
 
@@ -244,6 +310,13 @@ impl<C: fmt::Debug> fmt::Debug for Postgres<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { connections, deadline, .. } = &*self.shared;
         f.debug_struct("Postgres").field("connections", connections).field("deadline", deadline).finish_non_exhaustive()
+    }
+}
+
+/// Tells those that wait. Some may have gone.
+fn tell(together: Vec<Waiting>, written: impl IntoIterator<Item = Result<Written, Error>>) {
+    for ((_, tell), written) in together.into_iter().zip(written) {
+        let _gone = tell.send(written);
     }
 }
 

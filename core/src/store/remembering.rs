@@ -175,11 +175,12 @@ impl<S: Versioned + 'static> Waiting<'_, S> {
         let mut wakes = Wakes(Some(tasks));
         let mut turns = lock(turns);
         let is_news = turns.drive(&self.limiter.store, self.name, self.limiter.attempts, tasks);
-        if !is_news {
-            wakes.0 = None;
-        }
         let told = turns.told(self.nth);
         self.is_told = told.is_some();
+        // A task that wakes itself is polled once more for nothing.
+        if !is_news || turns.are_over() {
+            wakes.0 = None;
+        }
         told.map_or(Poll::Pending, Poll::Ready)
     }
 }

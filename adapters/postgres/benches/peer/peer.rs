@@ -33,10 +33,10 @@ impl Peer {
         Ok(Self { child, told, tells: BufReader::new(tells) })
     }
 
-    /// Decisions per second, after a warm-up of a third of the duration.
-    pub(crate) fn per_second(&mut self, in_flight: u32, duration: Duration) -> Result<f64> {
+    /// Decisions per second of so many keys, after a warm-up of a third of the duration.
+    pub(crate) fn per_second(&mut self, in_flight: usize, keys: usize, duration: Duration) -> Result<f64> {
         let ms = shortened(duration).as_millis();
-        writeln!(self.told, "{in_flight} {} {ms}", ms / 3)?;
+        writeln!(self.told, "{in_flight} {keys} {} {ms}", ms / 3)?;
         let mut answer = String::new();
         self.tells.read_line(&mut answer)?;
         answer.trim().parse().map_err(|_| Error::other(format!("rate-limiter-flexible answered {answer:?}")))

@@ -8,3 +8,4 @@ mod failures;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;
+mod together;

@@ -106,6 +106,11 @@ impl<V> Turns<V> {
         })
     }
 
+    /// Whether nobody waits.
+    pub(super) fn are_over(&self) -> bool {
+        self.told.is_empty() && self.waiting.is_empty() && self.call.is_none()
+    }
+
     fn tell(&mut self, asked: &Asked, decision: Result<Decision, Error>) {
         if let Some(nth) = asked.nth {
             self.told.insert(nth, decision);
