@@ -265,3 +265,94 @@ test("a TidegateError of a client's own is what it says", async () => {
   const { error } = await on(client, policyOf(1)).limit("user:1");
   assert.deepEqual([error.kind, error.message], ["contended", "postgres: no room"]);
 });
+
+/** Keys, of which 30 are remembered by a limiter, and what other processes have done with some of them. */
+async function changedKeys(client, more) {
+  const policy = policyOf(9);
+  const [tidegate, other] = [on(client, policy, more), on(pool, policy)];
+  const keys = times(40, (nth) => `user:${String(nth).padStart(2, "0")} "quoted\\`);
+  for (const verdict of await Promise.all(keys.slice(0, 30).map((key) => tidegate.limit(key)))) assert.equal(verdict.quotas[0].remaining, 8);
+  for (const key of [...keys.slice(0, 10), ...keys.slice(30, 35)]) await other.limit(key);
+  for (const key of keys.slice(10, 20)) await other.reset(key);
+  const { rows } = await pool.query("UPDATE tidegate SET state = '' WHERE name LIKE $1 RETURNING name", [`tg1:${policy.name}:%user:2%`]);
+  assert.equal(rows.length, 10);
+  const left = [...times(10, () => 6), ...times(10, () => 8), ...times(10, () => "corrupt"), ...times(5, () => 7), ...times(5, () => 8)];
+  return { policy, tidegate, other, keys, left };
+}
+
+for (const prepared of [undefined, false]) {
+  test(`one statement decides about many keys, and each learns what was found of its own: prepared ${prepared ?? "by default"}`, async () => {
+    const { policy, tidegate, other, keys, left } = await changedKeys(pool, { prepared });
+    // From the last to the first: the statement has an order of its own.
+    const verdicts = (await Promise.all(keys.toReversed().map((key) => tidegate.limit(key)))).reverse();
+    assert.deepEqual(verdicts.map(({ quotas, error }) => error?.kind ?? quotas[0].remaining), left);
+    const placed = await pool.query("SELECT count(*)::int AS count FROM tidegate WHERE expires_at = '-infinity' AND name LIKE $1", [`tg1:${policy.name}:%`]);
+    assert.equal(placed.rows[0].count, 0);
+    for (const [nth, key] of keys.entries()) if (left[nth] !== "corrupt") assert.equal((await other.limit(key)).quotas[0].remaining, left[nth] - 1);
+  });
+}
+
+test("many decisions at once are few statements, each of one row once", async () => {
+  const client = noted();
+  const tidegate = on(client, policyOf(5));
+  const verdicts = await Promise.all(times(300, (nth) => tidegate.limit(`user:${nth % 100}`)));
+  assert.deepEqual(outcomes(verdicts), { allowed: 300 });
+  const statements = client.done().length;
+  assert.ok(statements < 60, `${statements} statements`);
+});
+
+test("limiters that write many keys at once, each in its own order, never wait for each other in a circle", async () => {
+  const policy = policyOf(7);
+  const admitted = await Promise.all(
+    times(4, async (nth) => {
+      const own = new pg.Pool({ connectionString: server.url, max: 5 });
+      const tidegate = on(own, policy, { deadlineMs: 20_000 });
+      const keys = times(100, (key) => `user:${(key * (nth % 2 ? 1 : 99) + nth * 31) % 100}`);
+      const counts = {};
+      for (let round = 0; round < 4; round++) for (const [at, { allowed, error }] of (await Promise.all(keys.map((key) => tidegate.limit(key)))).entries()) {
+        assert.equal(error, undefined, error?.message);
+        counts[keys[at]] = (counts[keys[at]] ?? 0) + Number(allowed);
+      }
+      await own.end();
+      return counts;
+    }),
+  );
+  for (let key = 0; key < 100; key++) assert.equal(admitted.reduce((sum, counts) => sum + counts[`user:${key}`], 0), 7);
+  assert.equal((await pool.query("SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()")).rows[0].deadlocks, 0);
+});
+
+test("what is prepared scans no table that has grown, and a pooler that loses it does no harm", async () => {
+  await createTable(pool, { table: "grown" });
+  await pool.query("ALTER TABLE grown SET (autovacuum_enabled = off)");
+  const one = new pg.Pool({ connectionString: server.url, max: 1 });
+  const tidegate = on(one, policyOf(1_000_000), { table: "grown" });
+  await tidegate.limit("user:1");
+  await pool.query("ANALYZE grown");
+  for (let nth = 0; nth < 20; nth++) await tidegate.limit("user:1");
+  const names = async () => (await one.query("SELECT count(*)::int AS count FROM pg_prepared_statements")).rows[0].count;
+  assert.equal(await names(), 1);
+  await pool.query("INSERT INTO grown SELECT 'n' || n, 'x', now() + interval '1 h' FROM generate_series(1, 50000) AS n");
+  for (let nth = 0; nth < 50; nth++) assert.equal((await tidegate.limit("user:1")).outcome, "allowed");
+  // As a pooler does that gives each transaction another session.
+  await one.query("DEALLOCATE ALL");
+  for (let nth = 0; nth < 3; nth++) assert.equal((await tidegate.limit("user:1")).quotas[0].remaining, 1_000_000 - 72 - nth);
+  assert.equal(await names(), 0);
+  await one.end();
+  let scanned;
+  for (let nth = 0; nth < 100 && !(scanned > 0); nth++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    scanned = Number((await pool.query("SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'grown' AND n_tup_upd > 60")).rows[0]?.seq_tup_read);
+  }
+  assert.ok(scanned < 50_000, `${scanned} rows were scanned`);
+});
+
+test("statements that never end keep no others waiting", async () => {
+  let isStuck = true;
+  const client = { query: (...given) => (isStuck ? new Promise(() => undefined) : pool.query(...given)) };
+  const tidegate = on(client, policyOf(100), { deadlineMs: 100 });
+  const stuck = await Promise.all(times(20, (nth) => tidegate.limit(`user:${nth}`)));
+  assert.ok(stuck.every(({ error }) => ["timeout", "contended"].includes(error?.kind)), JSON.stringify(outcomes(stuck)));
+  isStuck = false;
+  for (const until = Date.now() + 10_000; Date.now() < until && (await tidegate.limit("other")).error; );
+  assert.equal((await tidegate.limit("other")).outcome, "allowed");
+});

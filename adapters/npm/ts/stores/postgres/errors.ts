@@ -36,7 +36,7 @@ function kindOf(code: string, why: string): ErrorKind {
 }
 
 /** The SQLSTATE of an error, if the server has told one. */
-function codeOf(thrown: unknown): string {
+export function codeOf(thrown: unknown): string {
   const { code } = Object(thrown) as { code?: unknown };
   return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : "";
 }

@@ -17,6 +17,11 @@ export interface PostgresOptions extends Options {
    * a server that crashes forgets the decisions of its last moments, some 0.6 seconds, and no other data.
    */
   durable?: boolean | undefined;
+  /**
+   * Whether the statement of writes is prepared once for each connection. Default: whether the client is one of `pg`. If a pooler loses what was
+   * prepared, the limiter goes on without.
+   */
+  prepared?: boolean | undefined;
   /** Whether the last value of up to 4,096 keys is remembered, so that a decision is one statement. Default: true. */
   remember?: boolean | undefined;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
@@ -35,10 +40,10 @@ export interface PostgresOptions extends Options {
  */
 export class Tidegate extends VersionedLimiter {
   constructor(options: PostgresOptions) {
-    const fields = new Fields(options, "", [...COMMON, "client", "table", "durable", "remember", "minTtlMs"]);
+    const fields = new Fields(options, "", [...COMMON, "client", "table", "durable", "prepared", "remember", "minTtlMs"]);
     const client = checked(fields.need("client", fields.get("client"), CLIENTS));
-    const table = new Table(client, tableName(fields.text("table", "limits.tidegate")), fields.flag("durable") ?? false);
-    const { client: _, table: __, durable: ___, remember = true, ...others } = options;
+    const table = new Table(client, tableName(fields.text("table", "limits.tidegate")), fields.flag("durable") ?? false, fields.flag("prepared"));
+    const { client: _, table: __, durable: ___, prepared: ____, remember = true, ...others } = options;
     super({ ...others, remember, store: table });
   }
 }

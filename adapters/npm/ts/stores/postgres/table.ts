@@ -1,13 +1,20 @@
 // The table of `tidegate-postgres`, and its statements. A version is the state itself, as digits: equal states decide alike.
 
 import { bytesOf, hexOf } from "../../core/codec.js";
+import { sha256 } from "../../core/sha256.js";
 import { invalid, TidegateError } from "../../error.js";
 import type { Swap, VersionedStore, VersionedValue } from "../../versioned_store.js";
-import { failure, isConflict } from "./errors.js";
+import { codeOf, failure, isConflict } from "./errors.js";
+import { type Write, type Written, Writes, writtenOf } from "./writes.js";
 
 /** A client of PostgreSQL: a `Pool` or a `Client` of `pg`, or what has such a function, as Neon's and Vercel's drivers do. */
 export interface PostgresClient {
   query(text: string, values: unknown[]): PromiseLike<unknown>;
+}
+
+/** A client as `pg` is: it takes a statement with a name, and prepares it once on each connection. */
+interface PreparingClient {
+  query(statement: { name: string; text: string; values: unknown[] }): PromiseLike<unknown>;
 }
 
 /** A row of an answer. Numbers may come as text. */
@@ -45,6 +52,31 @@ export async function expired(client: PostgresClient, table: string): Promise<nu
   return Number(rowsOf(await client.query(text, []))[0]?.["removed"]);
 }
 
+/**
+ * Makes several writes, in the order of their names, so that no two of these statements wait for each other. It finds each row by the primary
+ * key, as an insertion does, and no plan can scan the table. A row that should be there and is not becomes one that counts nothing: this cannot
+ * insert and not insert. What keeps a row from being written over is put aside in a setting, which the end of the transaction takes back.
+ */
+function writing(table: string, commit: string): string {
+  const [names, states, olds, ttls] = ["$1::text[]", "$2::bytea[]", "$3::bytea[]", "$4::float8[]"];
+  const of = (list: string) => `(${list})[array_position(${names}, EXCLUDED.name)]`;
+  const until = (ms: string) => `now() + ${ms} * interval '1 millisecond'`;
+  const state = "CASE WHEN old IS NULL THEN state ELSE '' END";
+  const expiry = `CASE WHEN old IS NULL THEN ${until("ttl")} ELSE '-infinity' END`;
+  const asked = `SELECT name, ${state}, ${expiry} FROM unnest(${names}, ${states}, ${olds}, ${ttls}) AS asked (name, state, old, ttl) ORDER BY name COLLATE "C"`;
+  const present = "CASE WHEN t.expires_at > '-infinity' THEN encode(t.state, 'hex') ELSE '-' END";
+  const lost = `set_config('tidegate.lost', concat(current_setting('tidegate.lost', true), array_position(${names}, t.name), ':', ${present}, ' '), true) IS NULL`;
+  const over = `ON CONFLICT (name) DO UPDATE SET state = ${of(states)}, expires_at = ${until(of(ttls))} WHERE CASE WHEN coalesce(t.state = ${of(olds)}, t.expires_at <= now()) THEN true ELSE ${lost} END`;
+  const written = `WITH written AS (INSERT INTO ${table} AS t (name, state, expires_at) ${asked} ${over} RETURNING name, expires_at)`;
+  return `${written} SELECT (SELECT string_agg(array_position(${names}, name)::text, ' ') FROM written WHERE expires_at > '-infinity') AS written, current_setting('tidegate.lost', true) AS lost${commit}`;
+}
+
+/** Whether a client is one of `pg`, or is made of it, as Neon's `Pool` and Vercel's are. Others send what they are given over HTTP. */
+function prepares(client: PostgresClient): boolean {
+  const { connect, on } = client as { connect?: unknown; on?: unknown };
+  return typeof connect === "function" && typeof on === "function";
+}
+
 /** One write of so many removes what has expired in so many pages of the table, which has no index of times: each write would have to keep it. */
 const [WRITES_OF_A_SWEEP, PAGES_OF_A_SWEEP] = [512, 64];
 
@@ -59,16 +91,20 @@ export class Table implements VersionedStore {
   readonly #read: string;
   readonly #create: string;
   readonly #update: string;
+  readonly #write: string;
   readonly #delete: string;
   readonly #sweep: string;
+  readonly #writes: Writes;
+  /** What the statement of writes is called where it is prepared. Undefined if it is not. */
+  #prepared: string | undefined;
   /** Where in the table the next sweep begins: at its begin, 0, to its end, 1. */
   #swept = Math.random();
 
-  constructor(client: PostgresClient, table: string, durable: boolean) {
+  constructor(client: PostgresClient, table: string, durable: boolean, prepared = prepares(client)) {
     this.#client = client;
     this.#table = table;
     // The lock has a statement that came too late see what it has waited for, and not its snapshot from before.
-    const present = `SELECT encode(state, 'hex') FROM ${table} WHERE name = $1 AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE`;
+    const present = `SELECT encode(state, 'hex') FROM ${table} WHERE name = $1 AND expires_at > '-infinity' AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE`;
     const commit = durable ? "" : ", set_config('synchronous_commit', 'off', true)";
     const swap = (text: string) => `WITH swapped AS (${text} RETURNING 1) SELECT (SELECT count(*) FROM swapped)::int AS written, (${present}) AS state${commit}`;
     const until = (place: number) => `now() + $${place}::float8 * interval '1 millisecond'`;
@@ -76,6 +112,10 @@ export class Table implements VersionedStore {
     this.#read = `SELECT encode(state, 'hex') AS state FROM ${table} WHERE name = $1 AND expires_at > now()`;
     this.#create = swap(`INSERT INTO ${table} AS t (name, state, expires_at) VALUES ($1, $2::bytea, ${until(3)}) ${over}`);
     this.#update = swap(`UPDATE ${table} SET state = $3::bytea, expires_at = ${until(4)} WHERE name = $1 AND state = $2::bytea`);
+    this.#write = writing(table, commit);
+    // A name of its own for each text: a pooler may give this connection's next statement to a session in which another client has prepared.
+    if (prepared) this.#prepared = `tidegate-${sha256(new TextEncoder().encode(this.#write)).slice(0, 40)}`;
+    this.#writes = new Writes((write) => this.#one(write), (writes) => this.#all(writes), (thrown) => /^(22|23)/.test(codeOf(thrown)));
     this.#delete = `DELETE FROM ${table} WHERE name = $1`;
     const pages = `SELECT greatest(pg_relation_size('${table}'::regclass) / current_setting('block_size')::bigint, 1) AS pages`;
     const at = (more: number) => `(SELECT format('(%s,0)', floor($1::float8 * pages)::bigint + ${more})::tid FROM place)`;
@@ -90,30 +130,64 @@ export class Table implements VersionedStore {
   }
 
   create(name: string, bytes: Uint8Array, ttlMs: number): Promise<Swap> {
-    const state = hexOf(bytes);
-    return this.#swap(this.#create, [name, `\\x${state}`, ttlMs], state);
+    return this.#swap({ name, state: hexOf(bytes), old: undefined, ttlMs });
   }
 
   update(name: string, bytes: Uint8Array, version: unknown, ttlMs: number): Promise<Swap> {
-    const state = hexOf(bytes);
-    return this.#swap(this.#update, [name, `\\x${version as string}`, `\\x${state}`, ttlMs], state);
+    return this.#swap({ name, state: hexOf(bytes), old: version as string, ttlMs });
   }
 
   async delete(name: string): Promise<void> {
     await this.#rows(this.#delete, [name]);
   }
 
-  async #swap(text: string, values: unknown[], version: string): Promise<Swap> {
+  async #swap(write: Write): Promise<Swap> {
     try {
-      const [row = {}] = await this.#query(text, values);
+      const written = await this.#writes.make(write);
       if (Math.random() * WRITES_OF_A_SWEEP < 1) this.#remove().catch(() => undefined);
-      if (Number(row["written"]) === 1) return { written: true, version };
-      // A row that another one creates at this moment is in no view of the statement. One that is updated has gone.
-      return { written: false, present: row["state"] === null ? (text === this.#update ? null : undefined) : valueOf(row) };
+      if (written.written) return { written: true, version: write.state };
+      const { state } = written;
+      return { written: false, present: state === null || state === undefined ? (state as null | undefined) : valueOf({ state }) };
     } catch (thrown) {
       // Others have changed the row, under an isolation level at which that is an error.
       if (isConflict(thrown)) return false;
       throw failure(thrown, createText(this.#table));
+    }
+  }
+
+  /** Makes one write. */
+  async #one(write: Write): Promise<Written> {
+    if (this.#prepared !== undefined) return (await this.#all([write]))[0]!;
+    const { name, state, old, ttlMs } = write;
+    const [row = {}] = await (old === undefined ? this.#query(this.#create, [name, `\\x${state}`, ttlMs]) : this.#query(this.#update, [name, `\\x${old}`, `\\x${state}`, ttlMs]));
+    if (Number(row["written"]) === 1) return { written: true };
+    // A row that another one creates at this moment is in no view of the statement. One that is updated has gone.
+    return { written: false, state: row["state"] ?? (old === undefined ? undefined : null) };
+  }
+
+  /** Makes several writes. */
+  async #all(writes: readonly Write[]): Promise<readonly Written[]> {
+    const bytes = (state: string | undefined) => (state === undefined ? "NULL" : `"\\\\x${state}"`);
+    const list = (of: (write: Write) => string | number) => `{${writes.map(of).join(",")}}`;
+    const name = (write: Write) => `"${write.name.replace(/["\\]/g, "\\$&")}"`;
+    const values = [list(name), list(({ state }) => bytes(state)), list(({ old }) => bytes(old)), list(({ ttlMs }) => ttlMs)];
+    const [row = {}] = await this.#named(values);
+    const written = writtenOf(writes, row["written"] ?? null, row["lost"] ?? null);
+    if (written) return written;
+    throw new TidegateError("corrupt", "the answer is not one to the statement; does the client change results?");
+  }
+
+  /** Runs the statement of several writes, prepared if it may be. */
+  async #named(values: unknown[]): Promise<readonly Row[]> {
+    const [name, text] = [this.#prepared, this.#write];
+    if (name === undefined) return this.#query(text, values);
+    try {
+      return rowsOf(await (this.#client as unknown as PreparingClient).query({ name, text, values }));
+    } catch (thrown) {
+      // A pooler has lost what was prepared, or the table is another one than then. Nothing was done.
+      if (!["26000", "42P05", "0A000"].includes(codeOf(thrown))) throw thrown;
+      this.#prepared = undefined;
+      return this.#query(text, values);
     }
   }
 
@@ -134,7 +208,8 @@ export class Table implements VersionedStore {
   }
 
   async #query(text: string, values: unknown[]): Promise<readonly Row[]> {
-    // Not prepared: a plan that was made while the table was small would scan all of it, until the server's next ANALYZE.
+    // Not prepared: a plan that was made while the table was small would scan all of it, until the server's next ANALYZE. No plan of several
+    // writes can.
     return rowsOf(await this.#client.query(text, values));
   }
 }
