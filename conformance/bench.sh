@@ -3,13 +3,13 @@
 #
 #     conformance/bench.sh [--quick] [NAME]...
 #
-# NAME is one of core, gate, memory, layers, objects, redis, postgres, npm, cloudflare, spin and fastly. The default is all of them. The
+# NAME is one of core, gate, growth, memory, layers, objects, redis, postgres, npm, cloudflare, spin and fastly. The default is all of them. The
 # script continues after a benchmark that fails, and fails in the end. --quick shortens all durations to a tenth. This
 # tests the benchmarks; their values mean nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-all="core gate memory layers objects redis postgres npm cloudflare spin fastly"
+all="core gate growth memory layers objects redis postgres npm cloudflare spin fastly"
 names=
 quick=
 for argument; do
@@ -28,6 +28,7 @@ run() {
     case $1 in
     core) cargo bench --quiet --package tidegate-core --bench core ;;
     gate) cargo bench --quiet --package tidegate-core --features toml --bench gate ;;
+    growth) cargo bench --quiet --package tidegate-core --features toml --bench growth ;;
     memory) cargo bench --quiet --package tidegate-core --bench memory ;;
     layers) cargo bench --quiet --package tidegate-tower --bench layers --bench axum ;;
     objects) cargo bench --quiet --package tidegate-cloudflare --features durable-objects --bench keys ;;

@@ -6,6 +6,7 @@
 //! A ratio is ours divided by the peer's. It is computed for each round. [`Spread`] has the median of the rounds, and the
 //! least and the greatest.
 
+mod growth;
 mod page;
 mod spread;
 mod table;
@@ -17,6 +18,7 @@ use tidegate_core::UnixMillis;
 use tidegate_measured::{Aim, At, Line, Unit};
 use tidegate_traffic::Tidegate;
 
+pub use growth::Growth;
 pub use page::page;
 pub use spread::Spread;
 pub use table::table;
@@ -42,6 +44,9 @@ pub struct BenchReport {
     pub failed: Vec<String>,
     /// The measurements by group, and otherwise in the order in which they were made.
     pub measurements: Vec<Measurement>,
+    /// How the measurements of several places on an axis grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<Growth>,
 }
 
 /// A machine.
@@ -130,6 +135,7 @@ impl BenchReport {
             made_at_s: UnixMillis::now().get() / 1_000,
             quick: false,
             failed: Vec::new(),
+            growth: Growth::of_all(&measurements),
             measurements,
         })
     }

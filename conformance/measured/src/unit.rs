@@ -66,6 +66,12 @@ pub enum At {
     InFlight(u32),
     /// The number of quotas of the policy.
     Quotas(u32),
+    /// The number of rules of a file.
+    Rules(u32),
+    /// The number of dimensions of the policy.
+    Dimensions(u32),
+    /// The number of borrowers of a key.
+    Borrowers(u32),
 }
 
 impl At {
@@ -76,6 +82,9 @@ impl At {
             Self::Keys(many) => ("keys", many),
             Self::InFlight(many) => ("in flight", many),
             Self::Quotas(many) => ("quotas", many),
+            Self::Rules(many) => ("rules", many),
+            Self::Dimensions(many) => ("dimensions", many),
+            Self::Borrowers(many) => ("borrowers", many),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::leb128;
 use crate::lending::Lease;
 use crate::quota::PART_MARK;
 use crate::sha256::sha256;
+use crate::sorted_map::SortedMap;
 use crate::{BodyFormat, Error, ExtraFields, Key, Millis, Policy, Quota};
 #[cfg(feature = "calendar")]
 use crate::{Calendar, Every};
@@ -64,6 +65,8 @@ macro_rules! bytes_of_variants {
 pub(super) struct Writer {
     bytes: Vec<u8>,
     policies: Vec<Policy>,
+    /// The places of the policies of a name: those of a limit's tiers have one.
+    places: SortedMap<Vec<usize>>,
 }
 
 /// The bytes that are left to be read, and the policies.
@@ -209,8 +212,10 @@ bytes_as! {
 /// Its place among the policies.
 impl Bytes for Arc<Policy> {
     fn write(&self, to: &mut Writer) {
-        let known = to.policies.iter().position(|known| *known == **self);
+        let places = to.places.get_or_default(self.name());
+        let known = places.iter().copied().find(|place| to.policies[*place] == **self);
         let place = known.unwrap_or_else(|| {
+            places.push(to.policies.len());
             to.policies.push(Policy::clone(self));
             to.policies.len() - 1
         });

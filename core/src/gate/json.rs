@@ -3,6 +3,7 @@
 
 use crate::document::{Node, Value};
 use crate::quoted_text::Quoted;
+use crate::sorted_map::SortedMap;
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,13 +105,14 @@ impl Parser<'_> {
 
     fn table(&mut self) -> Result<Vec<(String, Node)>, Wrong> {
         let mut table: Vec<(String, Node)> = Vec::new();
+        let mut names = SortedMap::new();
         self.entries(b'}', "expected `,` or `}`", &mut |parser| {
             if parser.next() != Some(b'"') {
                 return parser.wrong("expected a name in quotes");
             }
             let at = parser.at;
             let name = parser.string()?;
-            if parser.unique && table.iter().any(|(known, _)| *known == name) {
+            if parser.unique && names.insert(&name, ()).is_some() {
                 return Err(Wrong { at, what: format!("{} is written twice; write it once", Quoted(&name)) });
             }
             if parser.next() != Some(b':') {

@@ -140,6 +140,24 @@ impl Pattern {
         plain.strip_prefix("any method, ").map_or(plain.clone(), Into::into)
     }
 
+    /// Its hosts and paths, the same text for patterns of which both are equal.
+    pub(super) fn place(&self) -> String {
+        let (kind, host) = match &self.host {
+            Host::Any => (' ', ""),
+            Host::Exact(host) => ('=', &**host),
+            Host::Below(domain) => ('.', &**domain),
+        };
+        let mut place = format!("{kind}{host}");
+        for segment in &self.path.segments {
+            // In the normal form, no segment has a brace.
+            place.extend(["/", segment.as_deref().unwrap_or("{}")]);
+        }
+        if self.path.is_prefix {
+            place.push('{');
+        }
+        place
+    }
+
     // These compare two patterns of the same hosts and paths, of which this comes first in the file.
 
     /// Whether each request that matches `other` matches this too.

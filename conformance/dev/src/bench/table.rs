@@ -1,11 +1,14 @@
 use tidegate_measured::{Aim, Unit};
 use tidegate_traffic::page::grouped;
 
-use super::{BenchReport, Measurement, Spread};
+use super::{BenchReport, Growth, Measurement, Spread};
 
 const COLUMNS: [&str; 8] = ["group", "measurement", "at", "ours", "peer's", "ratio", "spread", "aim"];
 
-/// Renders the measurements as a table. A spread is that of the ratio, or without a peer that of ours.
+const GROWTH_COLUMNS: [&str; 7] = ["group", "measurement", "axis", "first", "last", "grows as", ""];
+
+/// Renders the measurements as a table. A spread is that of the ratio, or without a peer that of ours. A second table has how those of
+/// several places grow.
 #[must_use]
 pub fn table(report: &BenchReport) -> String {
     let mut table = tidegate_traffic::table(COLUMNS, 2..7);
@@ -14,6 +17,27 @@ pub fn table(report: &BenchReport) -> String {
         let shown = if one.group == group { "" } else { &one.group };
         group = &one.group;
         table.add_row(row(shown, one));
+    }
+    format!("{table}\n{}", growth_table(&report.growth))
+}
+
+/// Empty if nothing grows.
+fn growth_table(growth: &[Growth]) -> String {
+    if growth.is_empty() {
+        return String::new();
+    }
+    let mut table = tidegate_traffic::table(GROWTH_COLUMNS, 2..6);
+    for one in growth {
+        let at = |(place, value)| format!("{} at {}", with_unit(value, one.unit), grouped(place));
+        table.add_row([
+            one.group.clone(),
+            one.name.clone(),
+            one.axis.clone(),
+            at(one.first),
+            at(one.last),
+            format!("n^{:.2}", one.exponent),
+            format!("{} at most n log n", if one.at_most_n_log_n { "✓" } else { "✗" }),
+        ]);
     }
     format!("{table}\n")
 }

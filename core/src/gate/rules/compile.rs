@@ -22,6 +22,7 @@ use crate::policy::CurrentPolicies;
 use crate::policy::fields::policy;
 use crate::quota::{PART_MARK, checked_length, checked_name};
 use crate::quoted_text::Quoted;
+use crate::sorted_map::SortedMap;
 use crate::suggestion::Suggestion;
 use crate::{BodyFormat, Dimension, Error, ExtraFields, Millis, Policy};
 
@@ -85,8 +86,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         }
         None => Default::default(),
     };
-    let mut compiler =
-        Compiler { ignores_case, limits, tiers, joined: Vec::new(), rules: Vec::new(), warnings: Vec::new() };
+    let mut compiler = Compiler::new(ignores_case, limits, tiers);
     if let Some(rules) = root.field("rules") {
         rules.each(&mut |rule| compiler.add(rule))?;
     }
@@ -249,19 +249,23 @@ struct Limit {
     from: Vec<LimitFrom>,
 }
 
-/// The policy of a combination of limits, for a tier.
-struct Joined {
-    limits: Vec<usize>,
-    tier: usize,
-    policy: Option<Arc<Policy>>,
-}
-
 struct Compiler {
     ignores_case: bool,
     limits: Vec<Limit>,
+    /// The place of each limit by its name.
+    places: SortedMap<usize>,
+    /// Whether a rule has the limit, for each.
+    used: Vec<bool>,
     tiers: Vec<Box<str>>,
-    joined: Vec<Joined>,
+    /// The policy of each combination of limits and a tier, by the numbers of both.
+    joined: SortedMap<Option<Arc<Policy>>>,
     rules: Vec<Rule>,
+    /// The place of each rule by its name.
+    names: SortedMap<usize>,
+    /// The next number of a name that several rules have.
+    numbers: SortedMap<usize>,
+    /// The places of the rules for the same hosts and paths.
+    alike: SortedMap<Vec<usize>>,
     warnings: Vec<String>,
 }
 
@@ -395,12 +399,33 @@ fn address(item: &Item<'_>) -> Result<Box<str>, Error> {
 }
 
 impl Compiler {
+    fn new(ignores_case: bool, limits: Vec<Limit>, tiers: Vec<Box<str>>) -> Self {
+        let mut places = SortedMap::new();
+        for (place, limit) in limits.iter().enumerate() {
+            places.insert(&limit.name, place);
+        }
+        let used = vec![false; limits.len()];
+        Self {
+            ignores_case,
+            limits,
+            places,
+            used,
+            tiers,
+            joined: SortedMap::new(),
+            rules: Vec::new(),
+            names: SortedMap::new(),
+            numbers: SortedMap::new(),
+            alike: SortedMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     fn add(&mut self, rule: &Item<'_>) -> Result<(), Error> {
         rule.only(RULE_FIELDS)?;
         let name = match rule.field("name") {
             Some(item) => {
                 let name = checked_name("name", item.text()?).map_err(|error| item.at(&error))?;
-                if let Some(first) = self.rules.iter().position(|known| *known.name == *name) {
+                if let Some(first) = self.names.get(&name) {
                     return Err(item.wrong(&name, args!("is the name of rules[{first}] too; write another")));
                 }
                 name.into_string()
@@ -445,6 +470,7 @@ impl Compiler {
         }
         let pattern = pattern(rule, self.ignores_case)?;
         self.warn_of_overlaps(rule, &name, &pattern);
+        self.names.insert(&name, self.rules.len());
         let (name, limits, policies) = (name.into(), limits.into(), policies.into());
         self.rules.push(Rule {
             name,
@@ -464,22 +490,22 @@ impl Compiler {
     }
 
     /// The name of a rule that has none: its methods and paths, such as `POST /login`.
-    fn unnamed(&self, rule: &Item<'_>) -> Result<String, Error> {
+    fn unnamed(&mut self, rule: &Item<'_>) -> Result<String, Error> {
         let name = pattern(rule, self.ignores_case)?.short();
-        let taken = |name: &str| self.rules.iter().any(|known| *known.name == *name);
-        if !taken(&name) {
-            return Ok(name);
-        }
+        let mut numbered = name.clone();
+        let next = self.numbers.get_or_default(&name);
         // At most as many as there are rules.
-        let mut numbers = 2_usize..;
-        let numbered = numbers.find_map(|nth| Some(format!("{name} ({nth})")).filter(|name| !taken(name)));
-        Ok(numbered.unwrap_or(name))
+        while self.names.get(&numbered).is_some() {
+            *next = (*next + 1).max(2);
+            numbered = format!("{name} ({next})");
+        }
+        Ok(numbered)
     }
 
     /// Whether a limit warns.
     fn warns(&self, name: &str) -> bool {
-        let mut limits = self.limits.iter().filter(|limit| *limit.name == *name);
-        limits.any(|limit| limit.policies.iter().flatten().any(Policy::warns))
+        let place = self.places.get(name);
+        place.is_some_and(|place| self.limits[*place].policies.iter().flatten().any(Policy::warns))
     }
 
     /// The place of a limit.
@@ -489,7 +515,7 @@ impl Compiler {
 
     /// The place of the limit with this name. `item` is where it is written.
     fn named(&self, item: &Item<'_>, name: &str) -> Result<usize, Error> {
-        self.limits.iter().position(|limit| *limit.name == *name).ok_or_else(|| {
+        self.places.get(name).copied().ok_or_else(|| {
             let known: Vec<&str> = self.limits.iter().map(|limit| &*limit.name).collect();
             match &known[..] {
                 [] => item.wrong(name, args!("is not a limit; the file has none")),
@@ -500,15 +526,17 @@ impl Compiler {
 
     /// The policy of several limits for a tier, of which 0 is none.
     fn policy(&mut self, limits: &[usize], tier: usize) -> Result<Option<Arc<Policy>>, Error> {
-        if let Some(known) = self.joined.iter().find(|known| known.tier == tier && known.limits == limits) {
-            return Ok(known.policy.clone());
+        let combination = format!("{tier} {limits:?}");
+        if let Some(known) = self.joined.get(&combination) {
+            return Ok(known.clone());
         }
         let mut limited = Vec::with_capacity(limits.len());
         for limit in limits {
+            self.used[*limit] = true;
             limited.extend(&self.limits[*limit].policies[tier]);
         }
         let policy = if limited.is_empty() { None } else { Some(Arc::new(Policy::join(limited)?)) };
-        self.joined.push(Joined { limits: limits.to_vec(), tier, policy: policy.clone() });
+        self.joined.insert(&combination, policy.clone());
         Ok(policy)
     }
 
@@ -526,8 +554,8 @@ impl Compiler {
 
     /// Warns of rules for the same hosts and paths, of which one hides the other or only their order decides.
     fn warn_of_overlaps(&mut self, rule: &Item<'_>, name: &str, pattern: &Pattern) {
-        let same = |known: &&Rule| known.pattern.host == pattern.host && known.pattern.path == pattern.path;
-        for Rule { name: first, pattern: known, .. } in self.rules.iter().filter(same) {
+        let alike = self.alike.get_or_default(&pattern.place());
+        for Rule { name: first, pattern: known, .. } in alike.iter().map(|place| &self.rules[*place]) {
             let warning = if known.covers(pattern) && known.precedes(pattern) {
                 format!("no request reaches {name}, because {first} matches all of them first; delete it or move it up")
             } else if known.is_unordered_with(pattern) {
@@ -539,13 +567,14 @@ impl Compiler {
             };
             self.warnings.push(rule.message(args!("{warning}")));
         }
+        alike.push(self.rules.len());
     }
 
     fn warn_of_unused_limits(&mut self, limits: &Item<'_>, stores: &[StoreRules]) -> Result<(), Error> {
         let mut place = 0;
         limits.entries(&mut |name, limit| {
             let is_around = stores.iter().flat_map(StoreRules::limits).any(|used| used == name);
-            if !is_around && !self.joined.iter().any(|joined| joined.limits.contains(&place)) {
+            if !is_around && !self.used[place] {
                 let warning = args!("no rule has the limit \"{name}\"; add it to one or delete it");
                 self.warnings.push(limit.message(warning));
             }
