@@ -27,6 +27,16 @@ pub enum Grantee<'a> {
     Address(IpAddr),
 }
 
+impl Grantee<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Subject(text) | Self::ApiKey(text) => text.is_empty(),
+            Self::Key(key) => key.as_str().is_empty(),
+            Self::Address(_) => false,
+        }
+    }
+}
+
 /// Units for the balance of a limit of the rules; see [`Gate::grant`].
 #[derive(Clone, Copy, Debug)]
 pub struct Credit<'a> {
@@ -100,7 +110,7 @@ impl<'a> Credit<'a> {
     fn key_of(&self, gate: &Gate<'_>, name: &str) -> Result<Key, Error> {
         match (name, self.to) {
             (GLOBAL, _) => Ok(Key::new(GLOBAL)),
-            ("" | SENDER, Grantee::Subject("") | Grantee::ApiKey("")) => {
+            ("" | SENDER, to) if to.is_empty() => {
                 Err(self.wrong("to", "the text is empty, which identifies nobody; write the sender's"))
             }
             ("" | SENDER, Grantee::Subject(subject)) => Ok(Key::subject(subject)),
@@ -246,7 +256,7 @@ impl Gate<'_> {
         let policy = rules.current(policy, credit.now);
         let own = policy.grantable().map_or(policy, Arc::new);
         let keys = OwnKeys::new(&own, &|dimension| credit.key(self, dimension))?;
-        // Of the numbers, the balance's most may be one.
+        // A quota beside the balance may have a number of its own.
         let numbers = Numbers { claim: &|_| None, given: &[] };
         let own = rules.numbered(own, tier, &keys, numbers, credit.now)?;
         Ok((store, own, keys))

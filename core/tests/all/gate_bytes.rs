@@ -35,7 +35,8 @@ const ALL: &str = r#"{
         "flood": { "quotas": [{ "algorithm": "fixed_window", "limit": 1000, "window_ms": 60000 }] },
         "a-limit-whose-name-is-as-long-as": { "quotas": [{ "algorithm": "fixed_window", "limit": 2, "window_ms": 5 },
             { "algorithm": "fixed_window", "limit": 3, "window_ms": 7 }] },
-        "unused": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1 }] }
+        "unused": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1 },
+            { "algorithm": "balance", "max": 77, "covers": true }] }
     },
     "rules": [
         { "name": "sign-in", "host": "Example.com", "path": "/Login", "methods": ["POST", "PUT"], "limits": ["login", "log"], "estimate": 3,

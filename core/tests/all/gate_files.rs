@@ -198,6 +198,15 @@ methods = ["POST", "GET"]
     ];
     assert_eq!(parse(text).unwrap().warnings(), expected);
     assert!(parse(RULES).unwrap().warnings().is_empty());
+    // Without a balance, nothing is for want of credits.
+    let paid = |quota, yes| {
+        format!("limits.a.quotas = [{quota}]\nrules = [{{ limits = ['a'] }}]\nresponses.payment_required = {yes}")
+    };
+    let window = "{ algorithm = 'fixed_window', limit = 5, window_ms = 1_000 }";
+    let missing = "rules.toml:3:30: no limit has a balance, so no denial is a 402; add a quota with algorithm = \"balance\" or delete it";
+    assert_eq!(parse(&paid(window, true)).unwrap().warnings(), [missing]);
+    assert!(parse(&paid(window, false)).unwrap().warnings().is_empty());
+    assert!(parse(&paid("{ algorithm = 'balance' }", true)).unwrap().warnings().is_empty());
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn what_a_grant_names_is_checked() {
     let gate = gate("'sender'", "", MemoryLimiter::new());
     let alice = Grantee::Subject("alice");
     let key = Key::new("a");
-    let keys = [("tenent", &key)];
+    let (keys, nobody) = ([("tenent", &key)], Key::new(""));
     let said = |credit: &Credit<'_>| {
         let error = block_on(gate.grant(credit)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -153,6 +153,7 @@ fn what_a_grant_names_is_checked() {
         (to("api", alice).store("other"), r#"store: there is no store "other"; write one of "default""#),
         (to("api", alice).keys(&keys), r#"keys: "tenent" is not a dimension; did you mean "tenant"?"#),
         (to("api", Grantee::Subject("")), "the text is empty"),
+        (to("api", Grantee::Key(&nobody)), "the text is empty"),
         (to("api", Grantee::Address("0.0.0.0".parse().unwrap())), "0.0.0.0 identifies no client"),
         (Credit::new("api", alice, 5, " ", NOW), "the token is empty"),
         (Credit::new("api", alice, 0, "order", NOW), "units: 0 is out of range"),

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::gate::{Gate, Prepared, Request, Verdict};
-use tidegate_core::{Error, ErrorKind, Key, UnixMillis};
+use tidegate_core::gate::{Credit, Gate, Prepared, Request, Verdict};
+use tidegate_core::{Error, ErrorKind, Key, Millis, UnixMillis};
 use wasm_bindgen::prelude::*;
 
 use super::Shared;
@@ -140,6 +140,36 @@ impl RulesCaller {
             holds.push((held, pending.is_alone()));
             holds.len() - 1
         }))
+    }
+
+    /// Adds units to the balance of a limit, for the subject, the API key, the key or the peer of the next call's request, under its token.
+    /// Their end is negative if they have none.
+    pub fn grant(
+        &mut self,
+        limit: String,
+        store: Option<String>,
+        units: f64,
+        expires: f64,
+        ttl: f64,
+        now: f64,
+    ) -> Result<String, JsValue> {
+        let (shared, given) = (Rc::clone(&self.shared), mem::take(&mut self.next));
+        self.begin(async move {
+            let (gate, named) = (shared.gate()?, given.keys());
+            let token = given.token.as_deref().unwrap_or_default();
+            let credit = Credit::new(&limit, given.grantee()?, whole(units), token, UnixMillis::new(whole(now)));
+            let mut credit = credit.keys(&named).remembered_for(Millis::new(whole(ttl)));
+            if let Some(tier) = &given.tier {
+                credit = credit.tier(tier);
+            }
+            if let Some(store) = &store {
+                credit = credit.store(store);
+            }
+            if let Some(expires) = known(expires) {
+                credit = credit.expires(UnixMillis::new(expires));
+            }
+            Ok(settled(&gate.grant(&credit).await?, None))
+        })
     }
 
     /// Settles what a verdict has as `hold` to its actual cost, or to what was charged if `cost` is negative.

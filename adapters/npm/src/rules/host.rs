@@ -24,7 +24,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Asks the host: `[verb, store, policy, the policy itself or null, keys, cost, now, token, time to live]`.
+    /// Asks the host: `[verb, store, policy, the policy itself or null, keys, cost, now, token, time to live]`, of a grant with the end of its
+    /// units.
     async fn ask(
         &self,
         verb: &str,
@@ -75,7 +76,7 @@ impl Limiter for Host {
         self.can.get().borrows(true)
     }
 
-    /// A gate asks only for decisions and settlements.
+    /// A gate asks only for decisions, settlements and grants.
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
         let now = operation.now().get();
         match operation {
@@ -90,6 +91,12 @@ impl Limiter for Host {
                 let mut rest = format!("{cost},{now},");
                 token(&mut rest, Some(settle.token));
                 self.ask("settle", (settle.policy, None), settle.keys, &rest).await
+            }
+            Operation::Grant(grant) => {
+                let mut rest = format!("{},{now},", grant.units);
+                token(&mut rest, Some(grant.token));
+                let _ = write!(rest, ",{},{}", grant.ttl.get(), grant.expires.get());
+                self.ask("grant", (grant.policy, None), grant.keys, &rest).await
             }
             _ => Err(operation.unsupported()),
         }
@@ -130,6 +137,7 @@ pub(super) fn capabilities(numbers: &[u32], formula: &str) -> Capabilities {
         .peek(false)
         .refund(false)
         .reset(false)
+        .grant(has(3))
         .idempotency(has(2))
         .round_trips(trips)
 }

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tidegate_core::gate::{Headers, Request};
-use tidegate_core::{Key, UnixMillis};
+use tidegate_core::gate::{Grantee, Headers, Request};
+use tidegate_core::{Error, Key, UnixMillis};
+
+use super::wire::unexpected;
 
 /// A request, and what the application knows of it.
 #[derive(Default)]
@@ -70,6 +72,15 @@ impl HostRequest {
     /// The application's limits by their names, as the keys.
     pub(super) fn limits(&self) -> Vec<(&str, u64)> {
         self.limits.iter().map(|(name, number)| (name.as_str(), *number)).collect()
+    }
+
+    /// Whom a grant is for.
+    pub(super) fn grantee(&self) -> Result<Grantee<'_>, Error> {
+        let address = |text: &String| text.parse().ok().map(Grantee::Address);
+        let subject = self.subject.as_deref().map(Grantee::Subject);
+        let identity = subject.or_else(|| self.api_key.as_deref().map(Grantee::ApiKey));
+        let known = identity.or_else(|| self.key.as_ref().map(Grantee::Key));
+        known.or_else(|| self.peer.as_ref().and_then(address)).ok_or_else(unexpected)
     }
 
     /// The request.

@@ -6,7 +6,7 @@ import { balance, type BalanceOptions, type GrantOptions } from "@tidegate/edge/
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
 import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
-import { balances } from "@tidegate/edge/gate/credits";
+import { balances, type Credit, type Grantee } from "@tidegate/edge/gate/credits";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { Tidegate as InMemory } from "@tidegate/edge/memory";
 import { limit as netlify } from "@tidegate/edge/netlify";
@@ -187,6 +187,13 @@ export const gate = Gate.fromRules({ rules: [] }, {
   keys: { keys: [{ kty: "oct", k: "secret" }] },
   onEvent: [jsonLines(), ({ rule, outcome, remaining = 0 }) => console.log(rule, outcome, remaining.toFixed())],
 });
+const grantee: Grantee = { subject: "42" };
+const credit: Credit = { limit: "api", to: grantee, units: 5, token: "order-1817", expires: new Date(), tier: undefined, keys: { tenant: "tenant:7" } };
+export const granted: Promise<Verdict> = gate.grant(credit);
+// @ts-expect-error
+gate.grant({ ...credit, to: { name: "42" } });
+// @ts-expect-error
+gate.grant({ limit: "api", to: { apiKey: "secret" }, units: 5 });
 export async function decide(request: Request): Promise<Response> {
   const options: GateCheckOptions = { tier: "pro", keys: { tenant: "tenant:7" }, peer: undefined };
   const verdict: Verdict = await gate.check(request, options);

@@ -38,7 +38,7 @@ export class Decider {
   readonly composed: readonly Composed[];
   readonly source: AddressSource;
   /** The names of the stores. */
-  readonly #stores: readonly string[];
+  readonly stores: readonly string[];
   readonly #settleWithinMs: number;
   readonly #events: Events;
 
@@ -46,7 +46,7 @@ export class Decider {
     this.rules = rules;
     this.composed = composed;
     this.source = source;
-    this.#stores = stores;
+    this.stores = stores;
     this.#settleWithinMs = settleWithinMs;
     this.#events = events;
   }
@@ -163,7 +163,7 @@ export class Decider {
 
   /** The place of a rule's store. */
   place({ store }: Pick<Rule, "store">): number {
-    return store === undefined ? 0 : this.#stores.indexOf(store);
+    return store === undefined ? 0 : this.stores.indexOf(store);
   }
 
   async #ask(asked: Ask, isOpen: boolean): Promise<StoreAnswer> {

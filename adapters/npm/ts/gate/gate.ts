@@ -15,11 +15,12 @@ import { Decider, misconfigured } from "./decide.js";
 import { Events, type Sink } from "./events.js";
 import { explained } from "./explain.js";
 import { fitted } from "./fitted_rules.js";
+import type { Credit, CreditParts } from "./grant.js";
 import { Facts, UNREADABLE } from "./request_facts.js";
 import { compile } from "./rules/compile.js";
 import { type FileValue, rootOf } from "./rules/file_value.js";
 import { type Node, readJson } from "./rules/json.js";
-import { NEEDS_NUMBERS } from "./rules/missing_options.js";
+import { NEEDS_CREDITS, NEEDS_NUMBERS } from "./rules/missing_options.js";
 import { quoted } from "./rules/quoted_text.js";
 import { type MakeLimitNumbers, type MakeThresholds, policiesOf, type ReadPart, type Rule, type Rules } from "./rules/rules.js";
 import { suggestion } from "./rules/suggestion.js";
@@ -68,8 +69,8 @@ export interface GateOptions {
   limits?: MakeLimitNumbers;
   /** `calendarWindows` of `@tidegate/edge/gate/calendar`, for rules that have a `calendar_window`. */
   calendar?: ReadPart;
-  /** `balances` of `@tidegate/edge/gate/credits`, for rules that have a `balance`. */
-  credits?: ReadPart;
+  /** `balances` of `@tidegate/edge/gate/credits`, for rules that have a `balance`, and for `grant`. */
+  credits?: CreditParts;
   /** `warnAt(…)` of `@tidegate/edge/gate/warn-at`, for rules that have `warn_at`. */
   warnAt?: MakeThresholds;
   /** Called for every event, for your logs and metrics: one or several of `jsonLines()`, `analyticsEngine(…)`, `openTelemetry(…)` and functions. */
@@ -108,7 +109,7 @@ export abstract class BaseGate extends FrontEnd {
   readonly #events: Events;
   readonly #makeNumbers: MakeLimitNumbers | undefined;
   readonly #calendar: ReadPart | undefined;
-  readonly #credits: ReadPart | undefined;
+  readonly #credits: CreditParts | undefined;
   readonly #makeThresholds: MakeThresholds | undefined;
   #name: string;
   #decider!: Decider;
@@ -140,7 +141,7 @@ export abstract class BaseGate extends FrontEnd {
     this.#readToml = readToml;
     this.#makeNumbers = fields.call("limits", "limitsFromData") as MakeLimitNumbers | undefined;
     this.#calendar = fields.call("calendar", "calendarWindows") as ReadPart | undefined;
-    this.#credits = fields.call("credits", "balances") as ReadPart | undefined;
+    this.#credits = fields.call("credits", "balances") as CreditParts | undefined;
     this.#makeThresholds = fields.call("warnAt", "warnAt(jsonLines())") as MakeThresholds | undefined;
     const usual = `rules.${readToml ? "toml" : "json"}`;
     this.#name = fields.text("name", usual) ?? usual;
@@ -248,6 +249,22 @@ export abstract class BaseGate extends FrontEnd {
     const verdict = new Verdict(told);
     this.tell("check", told.error === UNREADABLE ? undefined : told.error, verdict);
     return verdict;
+  }
+
+  /**
+   * Adds units to the balance of a sender, such as credits that a customer has bought, without a request: to the one that is charged when
+   * this sender makes a request. The gate needs the option `credits`.
+   *
+   *     await gate.grant({ limit: "api", to: { subject: user.id }, units: 5_000, token: order.id });
+   *
+   * After an error, repeat it with its token. A repeated one is `replayed`. Throws a `TidegateError`: `invalid` for a name of no limit, tier,
+   * store or dimension, with the nearest one, and for a limit without a balance; and those of a limiter's `grant`.
+   */
+  grant(credit: Credit): Promise<Verdict> {
+    return this.told("grant", async () => {
+      if (!this.#credits) throw invalid("credits", NEEDS_CREDITS);
+      return this.#credits.grant(this.#decider, credit);
+    });
   }
 
   /** Explains, for people, which rule, keys and limits apply to a request, and why. It asks no store. */

@@ -131,6 +131,7 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
     let mut responses = Responses::default();
     if let Some(item) = root.field("responses") {
         responses = self::responses(&item)?;
+        compiler.warn_of_missing_balance(&item, &responses)?;
     }
     let (mut allowed, mut denied) = Default::default();
     if let Some(lists) = root.field("lists") {
@@ -594,6 +595,17 @@ impl Compiler {
             Ok((!is_used).then(warning))
         })?;
         self.warnings.extend(unused.into_iter().flatten());
+        Ok(())
+    }
+
+    fn warn_of_missing_balance(&mut self, item: &Item<'_>, responses: &Responses) -> Result<(), Error> {
+        let mut policies = self.limits.iter().flat_map(|limit| limit.policies.iter().flatten());
+        if responses.payment_required && !policies.any(Policy::has_balance) {
+            let warning = args!(
+                "no limit has a balance, so no denial is a 402; add a quota with algorithm = \"balance\" or delete it"
+            );
+            self.warnings.push(item.required("payment_required")?.message(warning));
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ import type { Policy } from "../../core/policy.js";
 import { ALLOWED, DENIED, FROM_FALLBACK, FROM_LEASE, NEVER_ADMISSIBLE, ORIGIN, REPLAY, STATUS, WAIT } from "../../decision_numbers.js";
 import { isStoreFailure, kindOf, TidegateError } from "../../error.js";
 import type { Layer } from "../../layer.js";
-import { CHECK, type Question } from "../../question.js";
+import { CHECK, GRANT, PEEK, type Question, SETTLE } from "../../question.js";
 import { type RulesPolicy, share } from "../rules_policy.js";
 import { BackupCharges } from "./backup_charges.js";
 import { Breaker } from "./breaker.js";
@@ -55,7 +55,7 @@ export class Fallback implements Layer {
   }
 
   ask(question: Question): Promise<Decision> {
-    return question.kind === CHECK ? this.#check(question) : this.#settle(question);
+    return question.kind === SETTLE ? this.#settle(question) : this.#check(question);
   }
 
   async #check(check: Question): Promise<Decision> {
@@ -100,13 +100,14 @@ export class Fallback implements Layer {
     }
   }
 
-  /** Decides on a check in place of the store. */
+  /** Decides on a check or a peek in place of the store. */
   async #replace(check: Question, { error, isSpared }: Silence): Promise<Decision> {
-    const { policy, cost, token, now } = check;
-    const part = this.#breaker.downFor(now) <= this.#atMostMs ? this.#share(policy) : undefined;
+    const { kind, policy, cost, now } = check;
+    // Units that the backup grants would be nowhere once the store is back.
+    const part = kind !== GRANT && this.#breaker.downFor(now) <= this.#atMostMs ? this.#share(policy) : undefined;
     if (!part) throw error;
     this.#isUsed = true;
-    if (!supports(this.#backup.capabilities, part, cost, token)) throw error;
+    if (!supports(this.#backup.capabilities, part, check)) throw error;
     const decision = [...(await this.#backup.ask({ ...check, policy: part, lease: undefined }))];
     // A replay may be of a charge that the store has, too.
     if (isSpared && decision[STATUS] === ALLOWED && !decision[REPLAY]) this.#backupCharges.add(check);
@@ -146,11 +147,11 @@ function canHold({ quotas, balance }: Policy, cost: number): boolean {
 }
 
 /** Whether a store can decide on a check. */
-function supports(can: Capabilities, policy: Policy, cost: number, token: string | undefined): boolean {
+function supports(can: Capabilities, policy: Policy, { kind, cost, token }: Question): boolean {
   try {
     checkPolicy(can, policy);
   } catch {
     return false;
   }
-  return (can.costs || cost === 1) && (can.idempotency || token === undefined);
+  return (can.costs || cost === 1) && (can.idempotency || token === undefined) && (can.peek || kind !== PEEK);
 }

@@ -59,6 +59,9 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const keys = root.field("api_keys");
   const { apiKeyHeader, apiKeys } = keys ? apiKeysOf(keys, tiers, warnings) : { apiKeyHeader: undefined, apiKeys: new Map() };
   const responses = responsesOf(root.field("responses"));
+  if (responses.paymentRequired && !limits.some(({ policies }) => policies.some((policy) => policy?.balance))) {
+    warnings.push(root.required("responses").required("payment_required").message('no limit has a balance, so no denial is a 402; add a quota with algorithm = "balance" or delete it'));
+  }
   lists?.only(["allow", "deny"]);
   const [allowed, denied] = [new List(lists?.field("allow")), new List(lists?.field("deny"))];
   const compiled = { matcher, ignoresCase, exemptsPreflights, rules, dimensions, limits, tiers, apiKeyHeader, apiKeys, tokens, stores, responses, allowed, denied, warnings, numbers, thresholds, prices: root.field("prices") };
