@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use self::payment::Split;
-use self::rule::charge_all;
+pub(crate) use self::rule::charge_all;
 #[cfg(feature = "std")]
 pub(crate) use self::rule::decide_alone;
 

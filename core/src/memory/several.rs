@@ -12,7 +12,7 @@ use super::answers::no_room;
 use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock, no_own_state};
-use crate::algorithm::Lot;
+use crate::algorithm::{Lot, Step};
 use crate::limiter::{Block, Check, Grant, Operation, Refund, Reply, Settle};
 use crate::{Charge, Decision, Dimension, Error, Keys, Millis, Policy, PolicyState, Rule, UnixMillis};
 
@@ -24,15 +24,13 @@ struct Locked<'a> {
     /// For each of the policy's rows: where it is, and the place of its shard among the locked ones.
     rows: Vec<(Row, usize)>,
     bounds: Bounds<'a>,
-    /// Stands for all keys together.
-    fingerprint: Fingerprint,
 }
 
 impl MemoryLimiter {
     pub(super) fn decide_several(&self, check: Check<'_>) -> Result<Decision, Error> {
         let mut locked = self.lock(check.policy, check.keys)?;
         let Some(idempotency) = check.remembered() else { return locked.decide(&check) };
-        let token = self.token(locked.fingerprint, idempotency.token);
+        let token = self.token(self.together(&locked), idempotency.token);
         if let Some(first) = locked.first().recall(token, &check, idempotency.ttl) {
             return first;
         }
@@ -76,7 +74,7 @@ impl MemoryLimiter {
     fn settle_several(&self, settle: &Settle<'_>) -> Result<Decision, Error> {
         settle.verify()?;
         let mut locked = self.lock(settle.policy, settle.keys)?;
-        let token = self.token(locked.fingerprint, settle.token);
+        let token = self.token(self.together(&locked), settle.token);
         let bounds = locked.bounds;
         locked.rooms(settle.now, |_| true)?;
         let charge = locked.first().take_charge(token, settle, bounds)?;
@@ -134,26 +132,28 @@ impl MemoryLimiter {
     fn lock<'a>(&'a self, policy: &'a Policy, keys: Keys<'_>) -> Result<Locked<'a>, Error> {
         let group = policy.group().map(|group| Ok::<_, Error>((group, keys.of(group)?))).transpose()?;
         let mut rows = Vec::with_capacity(policy.rows().len());
-        let mut fingerprint = 0;
         for row in policy.rows() {
             let key = keys.of_row(policy, row)?;
             let scope = group.filter(|(group, _)| group.name() != row.name()).map(|(_, key)| key);
-            let (row, shard) = self.place(row, key, scope);
-            fingerprint = self.mix(fingerprint, row.own);
-            rows.push((row, shard));
+            rows.push(self.place(row, key, scope));
         }
         // In order, so that no two checks wait for each other.
-        let mut indices = Vec::with_capacity(rows.len());
-        for (_, shard) in &rows {
-            if let Err(place) = indices.binary_search(shard) {
-                indices.insert(place, *shard);
-            }
+        let mut shards: Vec<(usize, MutexGuard<'_, Shard>)> = Vec::with_capacity(rows.len());
+        let is_next = |index: &usize, last: Option<usize>| last.is_none_or(|last| *index > last);
+        let mut last = None;
+        while let Some(index) = rows.iter().map(|(_, index)| *index).filter(|index| is_next(index, last)).min() {
+            shards.push((index, lock(&self.shards[index].0)));
+            last = Some(index);
         }
-        let shards: Vec<_> = indices.iter().map(|index| (*index, lock(&self.shards[*index].0))).collect();
         for (_, shard) in &mut rows {
-            *shard = indices.binary_search(shard).unwrap_or_default();
+            *shard = shards.iter().position(|(index, _)| index == shard).unwrap_or_default();
         }
-        Ok(Locked { policy, shards, rows, bounds: self.bounds(), fingerprint })
+        Ok(Locked { policy, shards, rows, bounds: self.bounds() })
+    }
+
+    /// What stands for all keys together.
+    fn together(&self, locked: &Locked<'_>) -> Fingerprint {
+        locked.rows.iter().fold(0, |fingerprint, (row, _)| self.mix(fingerprint, row.own))
     }
 }
 
@@ -175,7 +175,33 @@ impl Locked<'_> {
     }
 
     fn decide(&mut self, check: &Check<'_>) -> Result<Decision, Error> {
+        if let Some(decision) = self.charge(check) {
+            return Ok(decision);
+        }
         self.change(check.now, |state| check.policy.decide_as(state, check.now, check.cost, check.charge_id()))
+    }
+
+    /// Charges a request in place, which is what most are: each key has a state of its own, and each quota admits the request. Otherwise it
+    /// changes nothing.
+    fn charge(&mut self, check: &Check<'_>) -> Option<Decision> {
+        let quotas = self.policy.quotas().len();
+        let (mut before, mut statuses) = (Vec::with_capacity(quotas), Vec::with_capacity(quotas));
+        let mut longest = Millis::ZERO;
+        for (nth, (row, shard)) in self.rows.iter().enumerate() {
+            match self.shards[*shard].1.charge(*row, check, &mut before, &mut statuses) {
+                Some(delay) => longest = longest.max(delay),
+                None => {
+                    for (row, shard) in self.rows[..nth].iter().rev() {
+                        let own = before.len() - (row.quotas.1 - row.quotas.0);
+                        self.shards[*shard].1.put_back(*row, &before[own..]);
+                        before.truncate(own);
+                    }
+                    return None;
+                }
+            }
+        }
+        let step = Step::Admitted { delay: longest };
+        Some(Decision::new(step, statuses.into_iter().collect(), None, check.now))
     }
 
     fn settle(&mut self, settle: &Settle<'_>, charge: &Charge, paid: &[Lot]) -> Result<(), Error> {

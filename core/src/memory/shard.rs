@@ -1,12 +1,13 @@
 use std::boxed::Box;
+use std::vec::Vec;
 
 use super::answers::{Answers, Charged, Grants, no_room};
 use super::full::{Full, Shape, Shapes, WhenFull};
 use super::table::{self, Fingerprint, Table};
 use crate::algorithm::{BucketState, Lot, WindowState};
 use crate::limiter::{Check, Grant, Settle};
-use crate::policy_state::decide_alone;
-use crate::{Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, Rule, UnixMillis};
+use crate::policy_state::{charge_all, decide_alone};
+use crate::{Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, QuotaStatus, Rule, UnixMillis};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -106,6 +107,41 @@ impl Shard {
         match self.states.get_mut(row.own) {
             Some(entry) => Ok(entry.kept.decide(check)),
             None => self.decide_first(row, check, bounds),
+        }
+    }
+
+    /// Charges a request to a key that has a state of its own, if all quotas of the row admit it, and adds their states before and their
+    /// standings after. Returns how long to delay the request. `None` changes nothing.
+    pub(super) fn charge(
+        &mut self,
+        row: Row,
+        check: &Check<'_>,
+        before: &mut Vec<QuotaState>,
+        statuses: &mut Vec<QuotaStatus>,
+    ) -> Option<Millis> {
+        self.states.tend(check.now, check.policy.retention(), VISIT);
+        let kept = &mut self.states.get_mut(row.own)?.kept;
+        let (rules, known) = (row.rules(check.policy), before.len());
+        let delay = kept.with_parts(|parts| {
+            before.extend(parts.iter().map_while(QuotaState::copied));
+            // It charges nothing if one of them has no cheap copy.
+            let delay = charge_all(rules, parts, check.now, check.cost);
+            let states = rules.iter().zip(parts.iter());
+            statuses.extend(states.map(|(quota, state)| quota.rule().status(state, check.now)));
+            delay
+        });
+        if delay.is_none() {
+            before.truncate(known);
+        } else {
+            *kept.expiry_mut() = kept.expiry().renewed(check);
+        }
+        delay
+    }
+
+    /// Puts back what was [charged](Self::charge).
+    pub(super) fn put_back(&mut self, row: Row, before: &[QuotaState]) {
+        if let Some(entry) = self.states.get_mut(row.own) {
+            entry.kept.with_parts(|parts| parts.clone_from_slice(before));
         }
     }
 
@@ -404,6 +440,29 @@ impl Kept {
             Self::Bucket(_, _, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
             Self::Window(_, _, state) => PolicyState::of_one(QuotaState::Window(*state)),
             Self::Other(_, _, state) | Self::Balance(_, _, state) => PolicyState::clone(state),
+        }
+    }
+
+    /// Changes the states of the quotas in place.
+    fn with_parts<T>(&mut self, change: impl FnOnce(&mut [QuotaState]) -> T) -> T {
+        match self {
+            Self::Bucket(_, _, state) => {
+                let mut parts = [QuotaState::Bucket(*state)];
+                let answer = change(&mut parts);
+                if let [QuotaState::Bucket(changed)] = parts {
+                    *state = changed;
+                }
+                answer
+            }
+            Self::Window(_, _, state) => {
+                let mut parts = [QuotaState::Window(*state)];
+                let answer = change(&mut parts);
+                if let [QuotaState::Window(changed)] = parts {
+                    *state = changed;
+                }
+                answer
+            }
+            Self::Other(_, _, state) | Self::Balance(_, _, state) => change(&mut state.0),
         }
     }
 

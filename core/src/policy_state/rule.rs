@@ -130,7 +130,7 @@ impl Rule {
 
 impl QuotaState {
     /// A copy, if that takes no allocation.
-    const fn copied(&self) -> Option<Self> {
+    pub(crate) const fn copied(&self) -> Option<Self> {
         match self {
             Self::Window(state) => Some(Self::Window(*state)),
             Self::Sliding(state) => Some(Self::Sliding(*state)),
@@ -143,7 +143,7 @@ impl QuotaState {
 
 /// Charges all quotas, each in one step, and returns how long to delay the request. `None` changes nothing: a quota does not admit
 /// the request, or one is there whose state cannot be put back so cheaply, or that needs more than a step.
-pub(super) fn charge_all(quotas: &[Quota], states: &mut [QuotaState], now: UnixMillis, cost: u64) -> Option<Millis> {
+pub(crate) fn charge_all(quotas: &[Quota], states: &mut [QuotaState], now: UnixMillis, cost: u64) -> Option<Millis> {
     let ([quota, quotas @ ..], [state, states @ ..]) = (quotas, states) else { return Some(Millis::ZERO) };
     let before = state.copied()?;
     if let Step::Admitted { delay } = quota.rule().step(state, now, cost)
