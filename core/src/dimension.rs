@@ -217,6 +217,22 @@ impl OwnKeys {
         Some(Self::Many(policy.dimensions().iter().filter_map(named).collect()))
     }
 
+    /// The keys of two policies. `None` if they have different keys in one dimension.
+    pub(crate) fn and(&self, policy: &Policy, other: &Self, others: &Policy) -> Option<Self> {
+        let mut keys: Vec<(Box<str>, Key)> = Vec::new();
+        for (found, policy) in [(self, policy), (other, others)] {
+            for dimension in policy.dimensions() {
+                let key = if let Self::One(key) = found { key } else { found.as_keys().of(dimension).ok()? };
+                match keys.iter().find(|(name, _)| **name == *dimension.name()) {
+                    Some((_, known)) if known != key => return None,
+                    Some(_) => {}
+                    None => keys.push((dimension.name().into(), key.clone())),
+                }
+            }
+        }
+        Some(Self::Many(keys.into()))
+    }
+
     /// The key that a quota of the policy counts by.
     pub(crate) fn of_quota(&self, policy: &Policy, quota: &Quota) -> Option<&Key> {
         match self {

@@ -36,6 +36,7 @@ mod event;
 mod explain;
 mod file;
 mod grant;
+mod joint;
 mod json;
 mod lists;
 mod matcher;
@@ -58,6 +59,7 @@ pub use event::{Event, EventSink, Events, Outcome};
 pub use explain::{Explanation, Listed};
 pub use file::OnFailure;
 pub use grant::{Credit, Grantee};
+pub use joint::Joined;
 pub use matcher::{Host, Path, Pattern};
 pub use notice::Notice;
 pub use pending::{Hold, Pending, Prepared};
@@ -561,14 +563,7 @@ impl<'s> Gate<'s> {
             let next = self.decide_alone(state, other, clock()).await;
             if matches!(next, Verdict::Refuse(_)) {
                 // What the others have charged is returned if it has a token, and otherwise stays charged.
-                for charged in [pending].into_iter().chain(&pending.others[..place]) {
-                    let now = clock();
-                    let policy = charged.hold.policy.at(now);
-                    let settle = Settle::new(&policy, charged.hold.keys.as_keys(), "", 0, now);
-                    if let Ok(token) = charged.hold.token() {
-                        let _ = state.asked[charged.hold.store].settle(Settle { token, ..settle }).await;
-                    }
-                }
+                self.give_back(state, [pending].into_iter().chain(&pending.others[..place]), clock).await;
                 return next;
             }
             // As of several quotas, the one with the fewest remaining is told.

@@ -59,7 +59,7 @@ impl Pending {
         self.others.is_empty()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Self> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Self> {
         [self].into_iter().chain(&self.others)
     }
 

@@ -399,6 +399,11 @@ impl<'s> Composed<'s> {
         self.rules.as_ref()
     }
 
+    /// Whether another limit is tried in place of this one.
+    pub(super) fn has_proposal(&self, limit: &str) -> bool {
+        self.shadows.iter().any(|(name, _)| **name == *limit)
+    }
+
     /// What each proposal would have changed, by the name of the limit.
     pub(super) fn shadows(&self) -> impl Iterator<Item = (Box<str>, ShadowCounts)> {
         self.shadows.iter().map(|(name, shadow)| (name.clone(), shadow.counts()))

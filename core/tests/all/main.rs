@@ -18,6 +18,7 @@ mod gate;
 mod gate_bytes;
 mod gate_events;
 mod gate_files;
+mod gate_joint;
 mod gate_leases;
 mod gate_notices;
 mod gate_readings;
