@@ -12,6 +12,7 @@ mod help;
 mod quota;
 mod replay;
 mod run;
+mod serve;
 mod simulate;
 mod soak;
 mod targets;
@@ -80,6 +81,8 @@ enum Command {
     Fixtures(Selection),
     /// Send random traffic with faults to a target, and judge every answer. Exit with 1 on a violation.
     Soak(soak::Args),
+    /// Answer Envoy's rate limit service by a rules file, over gRPC.
+    Serve(serve::Args),
     /// Print a badge with the result of a report, as SVG.
     Badge(compare::BadgeArgs),
 }
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Targets => targets::run(),
         Command::Fixtures(selection) => fixtures::run(&selection),
         Command::Soak(args) => soak::run(&args),
+        Command::Serve(args) => serve::server::run(&args),
         Command::Badge(args) => compare::show_badge(&args),
     })
 }

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// The groups, by what a command is about.
-const GROUPS: [(&str, &[&str]); 3] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     ("Rules", &["check", "explain", "replay", "export", "hash-key"]),
     ("Stores", &["choose", "simulate", "compare", "summary", "exactness"]),
+    ("Services", &["serve"]),
     ("Servers", &["run", "targets", "fixtures", "soak", "badge"]),
 ];
 

@@ -1,0 +1,39 @@
+//! `tidegate serve`.
+
+#[cfg(all(feature = "serve", unix))]
+pub(super) mod server;
+/// In place of the server, how to install it.
+#[cfg(not(all(feature = "serve", unix)))]
+pub(super) mod server {
+    use crate::program::Failure;
+
+    pub(in crate::commands) fn run(_: &super::Args) -> Result<(), Failure> {
+        let install = "cargo install --path conformance/cli --features serve";
+        Err(Failure::Usage(format!("this build has no server; on Unix, install one that has: {install}")))
+    }
+}
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("serve/examples.txt"))]
+#[cfg_attr(not(all(feature = "serve", unix)), expect(dead_code, reason = "there is no server"))]
+pub(super) struct Args {
+    /// The address where Envoy asks, over gRPC without TLS. It has the standard health service, too.
+    #[arg(long, value_name = "ADDRESS")]
+    rls: SocketAddr,
+    /// The rules file, in TOML or JSON.
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// A store by its name in the rules, and where it is: memory, redis://…, rediss://…, postgresql://…, or env:VARIABLE for a URL
+    /// that nobody shall see in the list of processes. May be repeated; rules without a store use the first.
+    #[arg(long, value_name = "NAME=URL", default_value = "main=memory")]
+    store: Vec<String>,
+    /// The address where Prometheus reads /metrics, over HTTP.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Let requests over a limit pass, and only count them.
+    #[arg(long)]
+    shadow: bool,
+}
