@@ -3,13 +3,13 @@
 #
 #     conformance/bench.sh [--quick] [NAME]...
 #
-# NAME is one of core, gate, growth, memory, layers, objects, redis, postgres, npm, cloudflare, spin and fastly. The default is all of them. The
+# NAME is one of core, gate, growth, memory, layers, objects, redis, postgres, envoy, npm, cloudflare, spin and fastly. The default is all of them. The
 # script continues after a benchmark that fails, and fails in the end. --quick shortens all durations to a tenth. This
 # tests the benchmarks; their values mean nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-all="core gate growth memory layers objects redis postgres npm cloudflare spin fastly"
+all="core gate growth memory layers objects redis postgres envoy npm cloudflare spin fastly"
 names=
 quick=
 for argument; do
@@ -34,6 +34,7 @@ run() {
     objects) cargo bench --quiet --package tidegate-cloudflare --features durable-objects --bench keys ;;
     redis) cargo bench --quiet --package tidegate-redis --bench redis ;;
     postgres) cargo bench --quiet --package tidegate-postgres --bench postgres -- throughput ;;
+    envoy) cargo bench --quiet --package tidegate-envoy --bench grpc ;;
     npm) (cd adapters/npm && ./build.sh && npm run --silent bench) ;;
     cloudflare) conformance/hosts/cloudflare/bench.sh ;;
     spin) conformance/hosts/spin/bench.sh ;;

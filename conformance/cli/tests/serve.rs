@@ -71,20 +71,28 @@ limits = ["lent"]
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }
 
-    struct Redis(Child, u16, #[expect(dead_code, reason = "it is removed when this is dropped")] TempDir);
+    struct Redis(Child, u16, TempDir);
 
     impl Redis {
         fn start() -> Self {
             let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+            Self(Self::spawn(port, dir.path()), port, dir)
+        }
+
+        fn spawn(port: u16, dir: &Path) -> Child {
             let mut command = Command::new("redis-server");
-            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir.path());
-            let server = Self(command.stdout(Stdio::null()).spawn().unwrap(), port, dir);
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir);
+            let process = command.stdout(Stdio::null()).spawn().unwrap();
             let until = Instant::now() + SOON;
             while TcpStream::connect(("127.0.0.1", port)).is_err() {
                 assert!(Instant::now() < until, "redis-server does not come up");
                 std::thread::sleep(Duration::from_millis(10));
             }
-            server
+            process
+        }
+
+        fn restart(&mut self) {
+            self.0 = Self::spawn(self.1, self.2.path());
         }
 
         fn store(&self) -> String {
@@ -256,7 +264,10 @@ limits = ["lent"]
         ] {
             assert!(page.contains(line), "{line}: {page}");
         }
-        assert!(server.said().contains("main"), "{}", server.said());
+        assert!(server.said().contains("the store \"main\" does not answer"), "{}", server.said());
+        redis.restart();
+        until("back", || async { code(&channel, of("closed")).await == Pass }).await;
+        assert!(server.said().contains("the store \"main\" answers again after"), "{}", server.said());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,16 @@ use tidegate_harness::target::apart_from_this;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The folders whose READMEs begin with a program for any machine.
-const READMES: [&str; 7] =
-    ["core", "core/jwt", "core/rules", "adapters/postgres", "adapters/redis", "adapters/tower", "conformance"];
+const READMES: [&str; 8] = [
+    "core",
+    "core/jwt",
+    "core/rules",
+    "adapters/envoy",
+    "adapters/postgres",
+    "adapters/redis",
+    "adapters/tower",
+    "conformance",
+];
 
 /// Those whose programs run on a platform only: the dependencies that they name must exist, with their features. The examples are
 /// what is built.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use metrics::counter;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tidegate_core::gate::{Events, Gate, MetricsSink, TracingSink};
+use tidegate_core::gate::{Event, EventSink, Events, Gate, MetricsSink, Notice};
 use tidegate_core::{ClientIpSource, Platform};
 use tidegate_envoy::RateLimitService;
 use tidegate_harness::output::{errln, outln};
@@ -33,7 +33,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 const SECONDS: [f64; 10] = [0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.125, 0.25];
 
 pub(in crate::commands) fn run(args: &Args) -> Result<(), Failure> {
-    // What goes wrong, such as a store that is down. At the next level, each denial would be a line.
+    // The warnings of stores, such as of a Redis that evicts keys.
     tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(std::io::stderr).init();
     Runtime::new().map_err(wrong("runtime"))?.block_on(serve(args))
 }
@@ -46,7 +46,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display();
     let stores = args.store.iter().map(|store| stores::open(store)).collect::<Result<Vec<_>, _>>()?;
     let gate = Gate::with_stores(read(&args.rules)?, stores, ClientIpSource::new(Platform::Direct));
-    let events = Events::new((MetricsSink, TracingSink::default())).timer(micros);
+    let events = Events::new((MetricsSink, Notices)).timer(micros);
     let gate = Arc::new(gate.map_err(wrong(&file))?.events(events));
     let service = RateLimitService::new(Arc::clone(&gate)).map_err(wrong(&file))?.shadow(args.shadow);
     if let Some(address) = args.metrics {
@@ -122,4 +122,19 @@ fn count_shadows(gate: &Gate<'_>) {
 fn micros() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Prints that a store is down or back, and other failures.
+struct Notices;
+
+impl EventSink for Notices {
+    fn event(&self, _: &Event<'_>) {}
+
+    fn logs(&self) -> bool {
+        true
+    }
+
+    fn notice(&self, notice: &Notice) {
+        errln!("{notice}");
+    }
 }
