@@ -3,13 +3,11 @@
 
 mod support;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_envoy::proto::Code::{Ok as Pass, OverLimit as Over, Unknown};
 use tidegate_envoy::proto::{Code, RateLimitResponse};
 use tidegate_envoy::{ClientIpSource, Gate, MemoryLimiter, Platform, RateLimitService, Rules};
-use tokio::net::TcpListener;
 use tonic::Code as GrpcCode;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
@@ -23,9 +21,9 @@ fn gate(rules: &str) -> Arc<Gate<'static>> {
 }
 
 async fn serve(service: RateLimitService) -> Channel {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address: SocketAddr = listener.local_addr().unwrap();
-    tokio::spawn(Server::builder().add_service(service).serve_with_incoming(TcpIncoming::from(listener)));
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap().with_nodelay(Some(true));
+    let address = incoming.local_addr().unwrap();
+    tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
     connect(address).await
 }
 

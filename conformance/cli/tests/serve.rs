@@ -208,6 +208,21 @@ limits = ["lent"]
         assert_eq!(first + second, 137, "{first} and {second}");
     }
 
+    /// Envoy waits for 20 ms, unless it is told otherwise.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_answer_comes_before_envoy_gives_up() {
+        let server = Server::start(RULES, &[]);
+        let (channel, asked) = (server.channel().await, request("edge", &[&[("burst", "x"), ("tenant", "a")]]));
+        let mut times = Vec::new();
+        for _ in 0..51 {
+            let start = Instant::now();
+            code(&channel, asked.clone()).await;
+            times.push(start.elapsed());
+        }
+        times.sort();
+        assert!(times[25] < Duration::from_millis(20), "{:?} in the median", times[25]);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn with_leases_most_answers_need_no_store() {
         let redis = Redis::start();

@@ -12,7 +12,6 @@ use tidegate_core::gate::{Event, EventSink, Events, Gate, MetricsSink, Notice};
 use tidegate_core::{ClientIpSource, Platform};
 use tidegate_envoy::RateLimitService;
 use tidegate_harness::output::{errln, outln};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::{runtime::Runtime, sync::oneshot, time};
 use tonic::transport::server::{Server, TcpIncoming};
@@ -58,14 +57,15 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // Before anybody knows that it serves, and so may end it.
     let listen = |kind| signal(kind).map_err(wrong("signals"));
     let signals = [listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?];
-    let listener = TcpListener::bind(args.rls).await.map_err(wrong(args.rls))?;
-    outln!("rate limits on {}", listener.local_addr().map_err(wrong(args.rls))?);
+    // With Nagle's algorithm, an answer in several writes would wait for Envoy's acknowledgement, for longer than Envoy waits.
+    let incoming = TcpIncoming::bind(args.rls).map_err(wrong(args.rls))?.with_nodelay(Some(true));
+    outln!("rate limits on {}", incoming.local_addr().map_err(wrong(args.rls))?);
     let (health, healthy) = health_reporter();
     health.set_serving::<RateLimitService>().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let server = Server::builder().add_service(healthy).add_service(service.clone());
     let stopped = async move { drop(stopped.await) };
-    let serving = tokio::spawn(server.serve_with_incoming_shutdown(TcpIncoming::from(listener), stopped));
+    let serving = tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped));
     let ended = reload_until_stopped(args, &gate, &service, signals).await;
     health.set_service_status("", NotServing).await;
     health.set_not_serving::<RateLimitService>().await;
