@@ -19,6 +19,10 @@ fn a_build_without_the_server_says_how_to_install_it() {
 mod support;
 
 #[cfg(feature = "serve")]
+#[path = "../../../adapters/postgres/tests/support/mod.rs"]
+mod database;
+
+#[cfg(feature = "serve")]
 mod served {
     use std::fs;
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -34,8 +38,8 @@ mod served {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;
 
-    use super::Command;
     use super::support::{ask, burst, code, connect, request};
+    use super::{Command, database};
 
     const RULES: &str = r#"
 dimensions = ["tenant"]
@@ -63,6 +67,9 @@ limits = ["two"]
 path = "/edge/lent/x/tenant/{tenant}"
 limits = ["lent"]
 "#;
+
+    /// A deadline that a busy machine does not reach.
+    const PATIENT: &str = "--deadline-ms=60000";
 
     /// Longer than anything takes on a busy machine.
     const SOON: Duration = Duration::from_secs(60);
@@ -202,10 +209,18 @@ limits = ["lent"]
         let memory = Server::start(RULES, &[]);
         assert_eq!(burst(&memory.channel().await, &asked, 500).await, 137);
         // Two servers of one Redis, as two replicas.
-        let [one, other] = [(); 2].map(|()| Server::start(RULES, &["--store", &redis.store()]));
+        let [one, other] = [(); 2].map(|()| Server::start(RULES, &["--store", &redis.store(), PATIENT]));
         let (one, other) = (one.channel().await, other.channel().await);
         let (first, second) = tokio::join!(burst(&one, &asked, 250), burst(&other, &asked, 250));
         assert_eq!(first + second, 137, "{first} and {second}");
+        let (database, _limiter) = database::Server::with_table().await;
+        let store = format!("main={}", database.url());
+        let postgres = Server::start(RULES, &["--store", &store, PATIENT]);
+        let channel = postgres.channel().await;
+        assert_eq!(burst(&channel, &asked, 500).await, 137);
+        // It decides on one key at a time: two descriptors are decided in order.
+        let both = request("edge", &[&[("closed", "x"), ("tenant", "b")], &[("burst", "x"), ("tenant", "a")]]);
+        assert_eq!(code(&channel, both).await, Over);
     }
 
     /// Envoy waits for 20 ms, unless it is told otherwise.
@@ -230,7 +245,7 @@ limits = ["lent"]
         let (before, after) = RULES.rsplit_once("capacity = 137").unwrap();
         let rules = format!("{before}capacity = 1_000{after}");
         let rules = rules.replace("by = \"tenant\" }]\n\n", "by = \"tenant\" }]\nlease = { slice = 40 }\n\n");
-        let servers = [(); 2].map(|()| Server::start(&rules, &["--store", &redis.store()]));
+        let servers = [(); 2].map(|()| Server::start(&rules, &["--store", &redis.store(), PATIENT]));
         let [one, other] = [servers[0].channel().await, servers[1].channel().await];
         let asked = request("edge", &[&[("lent", "x"), ("tenant", "a")]]);
         let mut passed = 0;

@@ -8,7 +8,8 @@ pub(super) mod server {
     use crate::program::Failure;
 
     pub(in crate::commands) fn run(_: &super::Args) -> Result<(), Failure> {
-        let install = "cargo install --path conformance/cli --features serve";
+        let install =
+            "cargo install tidegate --features serve, or cargo install --path conformance/cli --features serve";
         Err(Failure::Usage(format!("this build has no server; on Unix, install one that has: {install}")))
     }
 }
@@ -18,7 +19,6 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("serve/examples.txt"))]
-#[cfg_attr(not(all(feature = "serve", unix)), expect(dead_code, reason = "there is no server"))]
 pub(super) struct Args {
     /// The address where Envoy asks, over gRPC without TLS. It has the standard health service, too.
     #[arg(long, value_name = "ADDRESS")]
@@ -30,6 +30,9 @@ pub(super) struct Args {
     /// that nobody shall see in the list of processes. May be repeated; rules without a store use the first.
     #[arg(long, value_name = "NAME=URL", default_value = "main=memory")]
     store: Vec<String>,
+    /// The longest time of a call to a store, in milliseconds. Keep it below the timeout of Envoy's filter.
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    deadline_ms: u64,
     /// The address where Prometheus reads /metrics, over HTTP.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,

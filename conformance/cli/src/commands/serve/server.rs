@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use metrics::counter;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tidegate_core::gate::{Event, EventSink, Events, Gate, MetricsSink, Notice};
-use tidegate_core::{ClientIpSource, Platform};
+use tidegate_core::{ClientIpSource, Millis, Platform};
 use tidegate_envoy::RateLimitService;
 use tidegate_harness::output::{errln, outln};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,7 +43,8 @@ fn wrong<E: Display>(what: impl Display) -> impl Fn(E) -> Failure {
 
 async fn serve(args: &Args) -> Result<(), Failure> {
     let file = args.rules.display();
-    let stores = args.store.iter().map(|store| stores::open(store)).collect::<Result<Vec<_>, _>>()?;
+    let stores = args.store.iter().map(|store| stores::open(store, Millis::new(args.deadline_ms)));
+    let stores = stores.collect::<Result<Vec<_>, _>>()?;
     let gate = Gate::with_stores(read(&args.rules)?, stores, ClientIpSource::new(Platform::Direct));
     let events = Events::new((MetricsSink, Notices)).timer(micros);
     let gate = Arc::new(gate.map_err(wrong(&file))?.events(events));
