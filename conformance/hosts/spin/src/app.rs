@@ -2,83 +2,148 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::path::Path;
 use std::sync::Arc;
 
+use tempfile::TempDir;
 use wasmtime::component::{Component, Linker, ResourceTable};
 use wasmtime::{Cache, CacheConfig, Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
-use wasmtime_wasi::WasiCtx;
+use wasmtime_wasi::cli::stderr;
+use wasmtime_wasi::{DirPerms, FilePerms, WasiCtx};
 use wasmtime_wasi_http::WasiHttpCtx;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
+use wasmtime_wasi_http::p3::bindings::ServicePre;
 
 use crate::arguments::Arguments;
 use crate::instance::{Instance, NoOutgoing};
 use crate::key_value::Database;
+use crate::middleware::{self, Handler};
 use crate::overlap::{Overlap, Unread};
 use crate::{component, manifest};
 
 /// The most concurrent instances, as in Spin. Further requests wait, where Spin answers with a 500: the suite sends more at once.
 pub(crate) const INSTANCES_MAX: u32 = 1_000;
 
-/// The most modules and tables of one component: the app's, and those that wit-component adds.
-const PARTS_MAX: u32 = 8;
+/// The most modules and tables of one component: the app's, a middleware's, and those that wit-component adds.
+const PARTS_MAX: u32 = 16;
 
-/// A compiled and linked component, and the state that its instances share.
+/// The most memories of one component: the app's, and a middleware's.
+const MEMORIES_MAX: u32 = 2;
+
+/// A compiled and linked component.
 pub(crate) struct App {
-    pub(crate) pre: ProxyPre<Instance>,
+    kind: Kind,
+    shared: Arc<Shared>,
+}
+
+/// Which `wasi:http` the component exports.
+pub(crate) enum Kind {
+    /// 0.2: an instance answers one request.
+    Once(ProxyPre<Instance>),
+    /// 0.3: see [`middleware`].
+    Again(Handler),
+}
+
+/// The state that instances share.
+pub(crate) struct Shared {
     environment: Vec<(String, String)>,
+    variables: Arc<BTreeMap<String, String>>,
     allowed: Arc<BTreeSet<String>>,
     outbound: Arc<[String]>,
+    /// The component's files, if it has any.
+    files: Option<TempDir>,
     database: Arc<Database>,
     overlap: Arc<Overlap>,
 }
 
 impl App {
-    /// Compiles and links the component. If it imports an interface that this host lacks, the error names the
+    /// Composes, compiles and links the component. If it imports an interface that this host lacks, the error names the
     /// interface.
     pub(crate) fn load(arguments: &Arguments, database: Arc<Database>) -> Result<Self, String> {
-        let manifest = manifest::component(&arguments.manifest)?;
-        let bytes = component::read(&arguments.component)?;
-        let pre = link(&bytes).map_err(|error| format!("{}: {error:#}", arguments.component.display()))?;
-        let mut environment: BTreeMap<_, _> = manifest.environment;
+        let manifest = manifest::component(&arguments.manifest, arguments.middleware.is_some())?;
+        let mut bytes = component::read(&arguments.component)?;
+        if let Some(middleware) = &arguments.middleware {
+            bytes = component::compose(component::read(middleware)?, bytes)?;
+        }
+        let (mut environment, mut variables) = (manifest.environment, manifest.variables);
         environment.extend(arguments.env.iter().cloned());
-        Ok(Self {
-            pre,
+        variables.extend(arguments.variables.iter().cloned());
+        let shared = Arc::new(Shared {
             environment: environment.into_iter().collect(),
+            variables: Arc::new(variables),
             allowed: Arc::new(manifest.key_value_stores.into_iter().collect()),
             outbound: manifest.allowed_outbound_hosts.into(),
+            files: copied(&arguments.manifest, &manifest.files)?,
             database,
             overlap: Overlap::new(arguments.pause),
-        })
+        });
+        let kind = link(&bytes, &shared).map_err(|error| format!("{}: {error:#}", arguments.component.display()))?;
+        Ok(Self { kind, shared })
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// A request arrives, and will need an instance.
     pub(crate) fn arrives(&self) -> Unread {
-        self.overlap.arrives()
+        self.shared.overlap.arrives()
     }
 
     /// Returns the store of a new instance, for a request that arrived.
-    pub(crate) fn store(&self, unread: Unread) -> Store<Instance> {
+    pub(crate) fn store(&self, engine: &Engine, unread: Unread) -> wasmtime::Result<Store<Instance>> {
+        self.shared.store(engine, Some(unread))
+    }
+}
+
+impl Shared {
+    /// Returns the store of a new instance, for a request that arrived, or for several.
+    pub(crate) fn store(&self, engine: &Engine, unread: Option<Unread>) -> wasmtime::Result<Store<Instance>> {
+        let mut wasi = WasiCtx::builder();
+        // Standard output is this program's own.
+        wasi.envs(&self.environment).stdout(stderr()).inherit_stderr();
+        if let Some(files) = &self.files {
+            wasi.preopened_dir(files.path(), "/", DirPerms::READ, FilePerms::READ)?;
+        }
         let instance = Instance {
-            wasi: WasiCtx::builder().envs(&self.environment).inherit_stderr().build(),
+            wasi: wasi.build(),
             http: WasiHttpCtx::new(),
             hooks: NoOutgoing,
             table: ResourceTable::new(),
+            variables: Arc::clone(&self.variables),
             allowed: Arc::clone(&self.allowed),
             outbound: Arc::clone(&self.outbound),
             database: Arc::clone(&self.database),
             overlap: Arc::clone(&self.overlap),
-            unread: Some(unread),
+            unread,
         };
-        Store::new(self.pre.engine(), instance)
+        Ok(Store::new(engine, instance))
     }
 }
 
-fn link(bytes: &[u8]) -> wasmtime::Result<ProxyPre<Instance>> {
+/// Copies the files of a component, which it finds at the root.
+fn copied(manifest: &Path, files: &[String]) -> Result<Option<TempDir>, String> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let folder = TempDir::with_prefix("tidegate-spin-files-").map_err(|error| format!("files: {error}"))?;
+    for file in files {
+        let copied = std::fs::copy(manifest.with_file_name(file), folder.path().join(file));
+        copied.map_err(|error| format!("{}: {file}: {error}", manifest.display()))?;
+    }
+    Ok(Some(folder))
+}
+
+fn link(bytes: &[u8], shared: &Arc<Shared>) -> wasmtime::Result<Kind> {
     let engine = engine()?;
     let component = Component::new(&engine, bytes)?;
     let mut linker = Linker::new(&engine);
     Instance::link(&mut linker)?;
-    ProxyPre::new(linker.instantiate_pre(&component)?)
+    let pre = linker.instantiate_pre(&component)?;
+    Ok(match ServicePre::new(pre.clone()) {
+        Ok(pre) => Kind::Again(middleware::handler(pre, Arc::clone(shared))),
+        Err(_) => Kind::Once(ProxyPre::new(pre)?),
+    })
 }
 
 /// Instances come from a pool, so starting one takes microseconds. Compiling a component takes seconds, so the result is kept beside
@@ -86,11 +151,12 @@ fn link(bytes: &[u8]) -> wasmtime::Result<ProxyPre<Instance>> {
 fn engine() -> wasmtime::Result<Engine> {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(INSTANCES_MAX)
-        .total_stacks(INSTANCES_MAX)
-        .total_memories(INSTANCES_MAX)
+        .total_stacks(INSTANCES_MAX * PARTS_MAX)
+        .total_memories(INSTANCES_MAX * MEMORIES_MAX)
         .total_tables(INSTANCES_MAX * PARTS_MAX)
         .total_core_instances(INSTANCES_MAX * PARTS_MAX);
     let mut config = Config::new();
+    config.wasm_component_model_async(true);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let mut cache = CacheConfig::new();
     cache.with_directory(env::current_exe()?.with_file_name("compiled"));
@@ -114,7 +180,16 @@ mod tests {
     #[test]
     fn the_error_names_an_import_that_the_host_lacks() {
         let bytes = importing_a_function_of(b"fermyon:spin/mqtt@2.0.0");
-        let error = link(&bytes).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        let shared = Arc::new(Shared {
+            environment: Vec::new(),
+            variables: Arc::default(),
+            allowed: Arc::default(),
+            outbound: Arc::default(),
+            files: None,
+            database: Arc::new(Database::open(None).unwrap()),
+            overlap: Overlap::new(std::time::Duration::ZERO),
+        });
+        let error = link(&bytes, &shared).err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(error.contains("fermyon:spin/mqtt@2.0.0"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE]... \
+const USAGE: &str = "usage: --manifest=FILE --component=FILE [--middleware=FILE] [--env=NAME=VALUE]... [--variable=NAME=VALUE]... \
                      [--pause-ms=N] [--state-dir=DIR] [--no-delay] [--test-mode]";
 
 /// The arguments.
@@ -12,8 +12,12 @@ const USAGE: &str = "usage: --manifest=FILE --component=FILE [--env=NAME=VALUE].
 pub(crate) struct Arguments {
     pub(crate) manifest: PathBuf,
     pub(crate) component: PathBuf,
+    /// The middleware in front of it.
+    pub(crate) middleware: Option<PathBuf>,
     /// Variables that add to the manifest's or replace them. The last one of a name wins.
     pub(crate) env: Vec<(String, String)>,
+    /// The same for what Spin calls variables.
+    pub(crate) variables: Vec<(String, String)>,
     /// The delay before each operation of the store.
     pub(crate) pause: Duration,
     /// The folder of the store's database. The default is a temporary folder.
@@ -34,6 +38,10 @@ impl Arguments {
                 }
                 Some(("--manifest", file)) => found.manifest = file.into(),
                 Some(("--component", file)) => found.component = file.into(),
+                Some(("--middleware", file)) => found.middleware = Some(file.into()),
+                Some(("--variable", variable)) if let Some((name, value)) = variable.split_once('=') => {
+                    found.variables.push((name.into(), value.into()));
+                }
                 Some(("--env", variable)) if let Some((name, value)) = variable.split_once('=') => {
                     found.env.push((name.into(), value.into()));
                 }
@@ -58,12 +66,15 @@ mod tests {
     #[test]
     fn arguments_are_read_and_missing_or_unknown_ones_are_named() {
         let found =
-            read("--manifest=a --component=b --env=C=d=e --pause-ms=2 --state-dir=s --no-delay --test-mode").unwrap();
+            read("--manifest=a --component=b --middleware=m --variable=v=w --env=C=d=e --pause-ms=2 --state-dir=s --no-delay --test-mode").unwrap();
         let env = [("TIDEGATE_TEST_MODE", "on"), ("C", "d=e")].map(|(name, value)| (name.into(), value.into()));
         let pause = Duration::from_millis(2);
         let state_dir = Some("s".into());
         let (manifest, component) = ("a".into(), "b".into());
-        assert_eq!(found, Arguments { manifest, component, env: env.into(), pause, state_dir, no_delay: true });
+        let (middleware, variables) = (Some("m".into()), vec![("v".into(), "w".into())]);
+        let env = env.into();
+        let expected = Arguments { manifest, component, middleware, env, variables, pause, state_dir, no_delay: true };
+        assert_eq!(found, expected);
         for wrong in ["", "--manifest=a", "--manifest", "--component=b --manifest=a --what=c", "--pause-ms=-1"] {
             assert!(read(wrong).unwrap_err().contains("usage: --manifest=FILE"), "{wrong}");
         }

@@ -9,6 +9,7 @@ use self::bindings::wasi::keyvalue::store::{self, Error as WasiError, KeyRespons
 use crate::instance::Instance;
 use crate::key_value::{Database, Failure};
 use crate::redis::bindings::OutboundRedis;
+use crate::variables::bindings::Settings;
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -41,6 +42,9 @@ impl Instance {
     pub(crate) fn link(linker: &mut Linker<Self>) -> Result<()> {
         wasmtime_wasi::p2::add_to_linker_async(linker)?;
         wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+        wasmtime_wasi::p3::add_to_linker(linker)?;
+        wasmtime_wasi_http::p3::add_to_linker(linker)?;
+        Settings::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)?;
         OutboundRedis::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)?;
         bindings::Store::add_to_linker::<_, HasSelf<_>>(linker, |instance| instance)
     }

@@ -2,9 +2,12 @@
 //! interfaces over SQLite, and outbound Redis.
 //!
 //! ```text
-//! tidegate-host-spin --manifest=spin.toml --component=app.wasm [--env=NAME=VALUE]...
-//!     [--pause-ms=N] [--state-dir=DIR] [--test-mode]
+//! tidegate-host-spin --manifest=spin.toml --component=app.wasm [--middleware=gate.wasm]
+//!     [--env=NAME=VALUE]... [--variable=NAME=VALUE]... [--pause-ms=N] [--state-dir=DIR] [--test-mode]
 //! ```
+//!
+//! A middleware is put in front of the app, as `dependencies.middleware` of the trigger says. Then both speak WASI 0.3
+//! ([`middleware`]).
 //!
 //! It prints its address, and ends when its standard input closes. It answers lines on standard input:
 //! - `operations`: the number of operations on the key-value stores so far.
@@ -32,11 +35,13 @@ mod instance;
 mod interfaces;
 mod key_value;
 mod manifest;
+mod middleware;
 mod outbound;
 mod overlap;
 mod redis;
 mod segments;
 mod serve;
+mod variables;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -14,10 +14,13 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use wasmtime_wasi_http::p2::WasiHttpView as _;
+use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 
-use crate::app::{App, INSTANCES_MAX};
+use crate::app::{App, INSTANCES_MAX, Kind};
+use crate::instance::Instance;
+use crate::middleware;
 use crate::overlap::Unread;
 use crate::segments;
 
@@ -49,7 +52,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>, no_delay: bool) 
 async fn answer(
     app: Arc<App>,
     places: Arc<Semaphore>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     client: SocketAddr,
 ) -> Result<Response<HyperOutgoingBody>, hyper::Error> {
     if let Some((name, _)) = request.headers().iter().find(|(_, value)| str::from_utf8(value.as_bytes()).is_err()) {
@@ -57,11 +60,21 @@ async fn answer(
     }
     let Ok(place) = places.acquire_owned().await else { return Ok(failed("the host is closing")) };
     let unread = app.arrives();
+    let Ok(address) = HeaderValue::from_str(&client.to_string()) else { return Ok(failed("the client's address")) };
+    request.headers_mut().append("spin-client-addr", address);
+    let pre = match app.kind() {
+        Kind::Once(pre) => pre.clone(),
+        Kind::Again(handler) => {
+            drop(unread);
+            let answered = middleware::answer(handler, request).await;
+            return Ok(answered.unwrap_or_else(|error| failed(&format!("{error:#}"))));
+        }
+    };
     let (sender, receiver) = oneshot::channel();
     // In a task of its own, so that an instance can finish its writes if the client disconnects.
     let handled = tokio::spawn(async move {
         let _place = place;
-        handle(&app, request, client, unread, sender).await
+        handle(&app, &pre, request, unread, sender).await
     });
     match receiver.await {
         Ok(Ok(response)) => Ok(response),
@@ -76,21 +89,19 @@ async fn answer(
 
 async fn handle(
     app: &App,
-    mut request: Request<Incoming>,
-    client: SocketAddr,
+    pre: &ProxyPre<Instance>,
+    request: Request<Incoming>,
     unread: Unread,
     sender: oneshot::Sender<Result<Response<HyperOutgoingBody>, ErrorCode>>,
 ) -> wasmtime::Result<()> {
-    let address = HeaderValue::from_str(&client.to_string())?;
-    request.headers_mut().append("spin-client-addr", address);
-    let mut store = app.store(unread);
+    let mut store = app.store(pre.engine(), unread)?;
     let request = request.map(|body| body.map_err(|error| ErrorCode::InternalError(Some(error.to_string()))));
     let request = store.data_mut().http().new_incoming_request(Scheme::Http, request)?;
     let response = store.data_mut().http().new_response_outparam_from_callback(move |response| {
         // A client that disconnects is not an error.
         let _gone = sender.send(response.map(|response| response.map(segments::of)));
     })?;
-    let proxy = app.pre.instantiate_async(&mut store).await?;
+    let proxy = pre.instantiate_async(&mut store).await?;
     proxy.wasi_http_incoming_handler().call_handle(&mut store, request, response).await
 }
 
