@@ -23,10 +23,26 @@ impl Host {
     /// # Errors
     /// As [`Host::start`].
     pub async fn start_app(package: &str, manifest: &str, args: &[String]) -> Result<Self, String> {
+        Self::start_composed(None, package, manifest, args).await
+    }
+
+    /// As [`Host::start_app`], with the middleware of another package in front of the app, if there is one.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub async fn start_composed(
+        middleware: Option<&str>,
+        package: &str,
+        manifest: &str,
+        args: &[String],
+    ) -> Result<Self, String> {
         let module = build::module(package, WASM).await?;
         let host = build::host(HOST).await?;
         let manifest = workspace().join(manifest);
-        let own = [format!("--manifest={}", manifest.display()), format!("--component={}", module.display())];
+        let mut own = vec![format!("--manifest={}", manifest.display()), format!("--component={}", module.display())];
+        if let Some(middleware) = middleware {
+            own.push(format!("--middleware={}", build::module(middleware, WASM).await?.display()));
+        }
         let (process, base) = process::guest(&host, &[own.as_slice(), args].concat()).await?;
         Ok(Self { process, base })
     }

@@ -1,0 +1,91 @@
+//! What configures the gate: variables of the app's component, and a file of rules.
+
+use std::{fs, io};
+
+use tidegate_core::gate::{Events, Gate, JsonLines, Rules};
+use tidegate_core::{ClientIpSource, Error, ErrorKind, Platform};
+
+use self::bindings::fermyon::spin::variables;
+use crate::store::Store;
+
+mod bindings {
+    wit_bindgen::generate!({ world: "settings", path: "wit", generate_all });
+}
+
+/// The file of rules, if the variable `tidegate_rules` does not name another.
+const RULES: &str = "tidegate.toml";
+
+/// The store, if the variable `tidegate_store` does not name another.
+const STORE: &str = "atomics:default";
+
+/// The settings.
+pub(crate) struct Settings {
+    rules: Rules,
+    pub(crate) store: Store,
+    client_ip: ClientIpSource,
+    tells_events: bool,
+}
+
+impl Settings {
+    /// Reads the variables and the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with what to write in spin.toml.
+    pub(crate) fn read() -> Result<Self, Error> {
+        let file = variable("tidegate_rules")?.unwrap_or_else(|| RULES.into());
+        let rules = Rules::parse(&file, &text(&file)?)?;
+        // Such a gate would let everybody pass.
+        if rules.rules().is_empty() {
+            return Err(invalid(format!("{file}: no rule; write at least one table [[rules]]")));
+        }
+        Ok(Self {
+            rules,
+            store: Store::of(&variable("tidegate_store")?.unwrap_or_else(|| STORE.into()))?,
+            client_ip: ClientIpSource::new(Platform::Spin)
+                .trust_true_client_ip(switch("tidegate_trust_true_client_ip")?),
+            tells_events: switch("tidegate_events")?,
+        })
+    }
+
+    /// The gate that they describe.
+    ///
+    /// # Errors
+    /// As [`Store::limiter`] and [`Gate::new`].
+    pub(crate) fn gate(self) -> Result<Gate<'static>, Error> {
+        let gate = Gate::with_stores(self.rules, [("default", self.store.limiter()?)], self.client_ip)?;
+        Ok(if self.tells_events { gate.events(Events::new(JsonLines::new(io::stdout()))) } else { gate })
+    }
+}
+
+fn text(file: &str) -> Result<String, Error> {
+    // Spin mounts the files of a component at the root.
+    fs::read_to_string(format!("/{}", file.trim_start_matches('/'))).map_err(|error| {
+        invalid(format!(
+            "{file}: {error}; write in spin.toml, under the app's component: files = [{file:?}], and add \"files\" to \
+             inherit_configuration of the gate"
+        ))
+    })
+}
+
+fn switch(name: &str) -> Result<bool, Error> {
+    match variable(name)?.as_deref() {
+        None | Some("off") => Ok(false),
+        Some("on") => Ok(true),
+        Some(other) => Err(invalid(format!("{name}: {other:?} is neither \"on\" nor \"off\""))),
+    }
+}
+
+/// A variable of the app's component. `None` if it has none of this name.
+pub(crate) fn variable(name: &str) -> Result<Option<String>, Error> {
+    match variables::get(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(variables::Error::Undefined(_)) => Ok(None),
+        Err(variables::Error::InvalidName(why) | variables::Error::Provider(why) | variables::Error::Other(why)) => {
+            Err(invalid(format!("the variable {name}: {why}")))
+        }
+    }
+}
+
+pub(crate) fn invalid(why: String) -> Error {
+    Error::new(ErrorKind::Invalid, why)
+}
