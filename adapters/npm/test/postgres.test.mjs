@@ -260,6 +260,15 @@ for (const durable of [false, true]) {
   });
 }
 
+test("a pooler that is full is contended, and one whose server is down is unavailable", async () => {
+  const kinds = [];
+  for (const [code, message] of [["08P01", "no more connections allowed (max_client_conn)"], ["08P01", "query_wait_timeout"], ["08004", "rejected"], ["08P01", "server login has been failing, try again later (server_login_retry)"], ["08006", "lost"]]) {
+    const { error } = await on({ query: async () => { throw Object.assign(new Error(message), { code }); } }, policyOf(1)).limit("user:1");
+    kinds.push(error.kind);
+  }
+  assert.deepEqual(kinds, ["contended", "contended", "contended", "unavailable", "unavailable"]);
+});
+
 test("a TidegateError of a client's own is what it says", async () => {
   const client = { query: async () => { throw new TidegateError("contended", "no room"); } };
   const { error } = await on(client, policyOf(1)).limit("user:1");

@@ -20,8 +20,8 @@ const READ_ONLY: &str = "this database takes no writes; connect to the primary, 
 #[must_use]
 pub fn from_postgres(error: tokio_postgres::Error) -> Error {
     let Some(code) = error.code() else { return lost(error) };
-    let (kind, advice) = kind_of(code);
     let said = error.as_db_error().map_or("", |error| error.message()).to_owned();
+    let (kind, advice) = if is_crowded(code, &said) { (ErrorKind::Contended, None) } else { kind_of(code) };
     let code = code.code();
     let charged =
         if kind == ErrorKind::Unavailable { "the request may have been charged" } else { "nothing was charged" };
@@ -52,6 +52,15 @@ fn kind_of(code: &SqlState) -> (ErrorKind, Option<&'static str>) {
         "57P01" | "57P02" | "57P03" | "57P05" => (ErrorKind::Unavailable, None),
         code if code.starts_with("08") || code.starts_with("58") => (ErrorKind::Unavailable, None),
         _ => (ErrorKind::Refused, None),
+    }
+}
+
+/// Whether a pooler has too many clients, or too many that wait, which clients can cause. PgBouncer says so as it says that the server is down.
+fn is_crowded(code: &SqlState, said: &str) -> bool {
+    let crowded = ["no more connections allowed", "query_wait_timeout"];
+    match code.code() {
+        "08P01" => crowded.iter().any(|crowded| said.starts_with(crowded)),
+        code => code == "08004",
     }
 }
 
@@ -149,7 +158,21 @@ mod tests {
     use tidegate_core::ErrorKind;
     use tokio_postgres::error::SqlState;
 
-    use super::kind_of;
+    use super::{is_crowded, kind_of};
+
+    #[test]
+    fn a_pooler_that_is_full_is_no_server_that_is_down() {
+        for (said, crowded) in [
+            ("no more connections allowed (max_client_conn)", true),
+            ("query_wait_timeout", true),
+            ("server login has been failing, try again later (server_login_retry)", false),
+            ("", false),
+        ] {
+            assert_eq!(is_crowded(&SqlState::PROTOCOL_VIOLATION, said), crowded, "{said}");
+            assert!(!is_crowded(&SqlState::CONNECTION_FAILURE, said));
+        }
+        assert!(is_crowded(&SqlState::SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION, "too many"));
+    }
 
     #[test]
     fn an_error_is_of_a_kind_by_its_code() {

@@ -5,10 +5,10 @@ import { kindOfLoss, said } from "../../store.js";
 const CONFLICTS = ["40001", "40P01"];
 
 /** What other requests can cause: locks, timeouts of statements, and connections that are used up. */
-const CONTENDED = ["55P03", "57014", "53300", "53400"];
+const CONTENDED = ["55P03", "57014", "53300", "53400", "08004"];
 
-/** The same, as `pg` and its pool say it. */
-const CROWDED = /timeout exceeded when trying to connect|query read timeout|connection terminated due to connection timeout/i;
+/** The same, as `pg` and its pool say it, and PgBouncer, which has one code for this and for a server that is down. */
+const CROWDED = /no more connections allowed|query_wait_timeout|timeout exceeded when trying to connect|query read timeout|connection terminated due to connection timeout/i;
 
 /** Passwords in addresses. */
 const PASSWORDS = /(\b\w+:\/\/)[^\s@/]*@/g;
