@@ -11,7 +11,7 @@ import { rateLimit } from "express-rate-limit";
 import { Hono } from "hono";
 import { rateLimiter } from "hono-rate-limiter";
 import { RedisStore } from "rate-limit-redis";
-import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
+import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis } from "rate-limiter-flexible";
 
 export const limiters = {
   "@upstash/ratelimit": ({ url, token }) => {
@@ -25,9 +25,13 @@ export const limiters = {
     };
   },
 
-  "rate-limiter-flexible": ({ redis }) => (quota, keyPrefix) => {
+  "rate-limiter-flexible": ({ redis, postgres }) => async (quota, keyPrefix) => {
     const options = { points: quota.limit, duration: quota.window_ms / 1_000, keyPrefix };
-    const limiter = redis ? new RateLimiterRedis({ storeClient: redis, ...options }) : new RateLimiterMemory(options);
+    const onPostgres = () =>
+      new Promise((resolve, reject) => {
+        const limiter = new RateLimiterPostgres({ storeClient: postgres, tableName: "limits", ...options }, (error) => (error ? reject(error) : resolve(limiter)));
+      });
+    const limiter = postgres ? await onPostgres() : redis ? new RateLimiterRedis({ storeClient: redis, ...options }) : new RateLimiterMemory(options);
     return async (key, cost) => {
       try {
         await limiter.consume(key, cost);

@@ -1,20 +1,23 @@
 // Answers the suite's checks with a peer:
 //
-//   node serve.mjs --peer NAME [--redis URL] [--url URL --token TOKEN] [--clock FILE]
+//   node serve.mjs --peer NAME [--redis URL] [--postgres URL] [--url URL --token TOKEN] [--clock FILE]
 //
 // It prints its address, and ends when standard input closes.
 
 import { clockIn } from "./clock.mjs";
+import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import { Redis } from "ioredis";
+import pg from "pg";
 import { limiters } from "./limiters.mjs";
 
 const { values: args } = parseArgs({
   options: {
     peer: { type: "string" },
     redis: { type: "string" },
+    postgres: { type: "string" },
     url: { type: "string" },
     token: { type: "string" },
     clock: { type: "string" },
@@ -23,7 +26,8 @@ const { values: args } = parseArgs({
 });
 
 const redis = args.redis && new Redis(args.redis);
-const limiterOf = limiters[args.peer]({ redis, url: args.url, token: args.token });
+const postgres = args.postgres && new pg.Pool({ connectionString: args.postgres }).on("error", () => undefined);
+const limiterOf = limiters[args.peer]({ redis, postgres, url: args.url, token: args.token });
 const until = clockIn(args.clock);
 /** The limiters so far. Each fixture has its own, because its keys have a prefix of their own. */
 const made = new Map();
@@ -31,7 +35,9 @@ const made = new Map();
 async function decide({ policy, key, cost = 1, now_ms }) {
   until(now_ms);
   const name = JSON.stringify([policy, key.slice(0, key.indexOf(".") + 1)]);
-  if (!made.has(name)) made.set(name, limiterOf(policy.quotas[0], name));
+  // A table may have room for so many characters of a key, and no more.
+  const prefix = () => createHash("sha256").update(name).digest("hex").slice(0, 16);
+  if (!made.has(name)) made.set(name, limiterOf(policy.quotas[0], prefix()));
   const limiter = await made.get(name);
   return limiter(key, cost);
 }

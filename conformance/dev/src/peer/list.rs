@@ -80,6 +80,16 @@ const OTHERS: &[Peer] = &[
         )
     },
     Peer {
+        store: "PostgreSQL",
+        costs: true,
+        ..node(
+            "rate-limiter-flexible",
+            Over::Postgres,
+            "Atomic increments; a window begins with the first request. \
+             https://github.com/animir/node-rate-limiter-flexible/wiki/PostgreSQL",
+        )
+    },
+    Peer {
         costs: true,
         ..node(
             "rate-limiter-flexible",

@@ -5,7 +5,7 @@ use super::checkout::workspace;
 use super::redis::GUESTS;
 use super::redis::server::{self, Servers};
 use super::upstash_rest::{Fronted, TOKEN};
-use super::{Running, Store, Target as _, javascript, process, redis, wasm};
+use super::{Running, Store, Target as _, javascript, postgres, process, redis, wasm};
 use crate::http::{Http, Version};
 
 /// The folder of the programs that run the peers.
@@ -45,12 +45,14 @@ pub enum Over {
     Redis,
     /// Upstash's REST protocol over a real redis-server.
     Rest,
+    /// A real PostgreSQL server.
+    Postgres,
 }
 
 /// Whether several processes or isolates share the counts.
 #[must_use]
 pub const fn is_shared(host: Host) -> bool {
-    matches!(host, Host::Workerd { .. } | Host::Node { over: Over::Redis | Over::Rest, .. })
+    matches!(host, Host::Workerd { .. } | Host::Node { over: Over::Redis | Over::Rest | Over::Postgres, .. })
 }
 
 /// Returns the version of a peer, or nothing if it is code of this workspace.
@@ -62,9 +64,13 @@ pub fn version(host: Host) -> Result<Option<String>, String> {
         Host::Node { package, over } => {
             wasm::said(std::process::Command::new("node").arg("--version"))
                 .ok_or("node is not on the path; install it with: sudo apt-get install nodejs npm")?;
-            if over != Over::Memory {
-                redis::SINGLE.emulator()?;
-                server::faketime()?;
+            match over {
+                Over::Memory => {}
+                Over::Postgres => drop(postgres::server::version()?),
+                Over::Redis | Over::Rest => {
+                    redis::SINGLE.emulator()?;
+                    server::faketime()?;
+                }
             }
             javascript::installed(FOLDER, package).map(Some)
         }
@@ -83,18 +89,25 @@ pub async fn start(host: Host) -> Result<Running, String> {
     let running = match host {
         Host::Node { package, over } => {
             let mut args = vec![file("serve.mjs"), "--peer".into(), package.into()];
-            let (store, guests): (Option<Box<dyn Store>>, usize) = if over == Over::Memory {
-                (None, 1)
-            } else {
-                let (servers, clock) = Servers::at_the_time_in_a_file().await?;
-                args.extend(["--clock".into(), clock.to_string_lossy().into_owned()]);
-                if over == Over::Redis {
-                    args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
-                    (Some(Box::new(servers)), GUESTS)
-                } else {
-                    let (front, url) = Fronted::over(servers).await?;
-                    args.extend(["--url".into(), url, "--token".into(), TOKEN.into()]);
-                    (Some(Box::new(front)), GUESTS)
+            let (store, guests): (Option<Box<dyn Store>>, usize) = match over {
+                Over::Memory => (None, 1),
+                Over::Postgres => {
+                    // Its clock is of no account: the statements have the time of the guests.
+                    let server = postgres::server::Server::start().await?;
+                    args.extend(["--postgres".into(), server.url()]);
+                    (Some(Box::new(server)), GUESTS)
+                }
+                Over::Redis | Over::Rest => {
+                    let (servers, clock) = Servers::at_the_time_in_a_file().await?;
+                    args.extend(["--clock".into(), clock.to_string_lossy().into_owned()]);
+                    if over == Over::Redis {
+                        args.extend(servers.urls().flat_map(|url| ["--redis".to_string(), url]));
+                        (Some(Box::new(servers)), GUESTS)
+                    } else {
+                        let (front, url) = Fronted::over(servers).await?;
+                        args.extend(["--url".into(), url, "--token".into(), TOKEN.into()]);
+                        (Some(Box::new(front)), GUESTS)
+                    }
                 }
             };
             let (guests, addresses) = process::guests(guests, "node".as_ref(), &args).await?;
