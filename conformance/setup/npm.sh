@@ -6,6 +6,6 @@ if ! wasm_rust wasm32-unknown-unknown "the npm package and its targets"; then
 else
     npm_packages adapters/npm "typescript and the tools of its tests" "the npm package and its targets"
     # The hosts use the package from this checkout. npm links it.
-    npm_packages conformance/hosts/edge "edge-runtime, deno and ioredis" "the targets that run the npm package"
+    npm_packages conformance/hosts/edge "edge-runtime, deno, ioredis and pg" "the targets that run the npm package"
     wasm_bindgen "the npm package and its targets"
 fi

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The target postgres, and the tests of its adapter.
+# The targets on PostgreSQL, and the tests of its adapter.
 
 # Debian keeps the server's programs off the path.
 has_postgres() { has postgres || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; }

@@ -56,7 +56,7 @@ fn emulator(target: &str) -> Option<Emulator> {
         "memory" | "js-memory" => of(Model::Memory),
         "netlify-blobs" | "deno-kv" => of(Model::Versioned),
         "redis" | "postgres" | "redis-cluster" | "upstash-rest" | "vercel" | "vercel-node" | "netlify" | "js-redis"
-        | "spin-redis" => of(Model::Exact),
+        | "js-postgres" | "spin-redis" => of(Model::Exact),
         "fallback" => of(Model::Fallback(10)),
         "cloudflare-do" | "js-durable-object" => of(Model::Objects),
         "cloudflare-do-leased" => of(Model::Leases(LEASE)),

@@ -71,6 +71,7 @@ pub const ALL: &[&dyn Target] = &[
     &javascript::DENO_KV,
     &javascript::REDIS,
     &javascript::REDIS_GRACED,
+    &javascript::POSTGRES,
     &javascript::MEMORY,
     &cloudflare::DURABLE_OBJECT,
     &cloudflare::LEASED,

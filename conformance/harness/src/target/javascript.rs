@@ -97,6 +97,17 @@ pub(super) const REDIS_GRACED: JavaScript = JavaScript {
     ..REDIS
 };
 
+/// The npm package over a client of PostgreSQL.
+pub(super) const POSTGRES: JavaScript = JavaScript {
+    name: "js-postgres",
+    about: "the npm package in Node.js over pg and one PostgreSQL server, three guests",
+    runtime: Runtime::Node,
+    key: None,
+    platform: "direct",
+    store: Kind::Postgres,
+    lends: None,
+};
+
 /// The npm package in one process.
 pub(super) const MEMORY: JavaScript = JavaScript {
     name: "js-memory",
@@ -179,6 +190,7 @@ impl Target for JavaScript {
             provider: matches!(self.store, Kind::Upstash).then_some("upstash"),
             needs: match self.store {
                 Kind::Upstash | Kind::Redis => &[Group::Redis, Group::Npm],
+                Kind::Postgres => &[Group::Postgres, Group::Npm],
                 Kind::Blobs | Kind::DenoKv | Kind::Memory => &[Group::Npm],
             },
             ..Facts::new(self.name, self.about)

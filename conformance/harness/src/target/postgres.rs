@@ -28,6 +28,11 @@ pub(super) const POSTGRES: Postgres = Postgres;
 #[derive(Debug)]
 pub(super) struct Postgres;
 
+/// Whether the server can be disturbed so.
+pub(super) fn can(disturb: Disturb) -> bool {
+    matches!(disturb, Disturb::Restart | Disturb::Hang | Disturb::Abort)
+}
+
 impl Declares for Postgres {
     fn declared(&self) -> Declared {
         let remembering = Capabilities::EXACT.dimensions(Dimensions::One).idempotency(false).round_trips(1);
@@ -35,7 +40,7 @@ impl Declares for Postgres {
     }
 
     fn can(&self, disturb: Disturb) -> bool {
-        matches!(disturb, Disturb::Kill | Disturb::Restart | Disturb::Hang | Disturb::Abort)
+        disturb == Disturb::Kill || can(disturb)
     }
 }
 

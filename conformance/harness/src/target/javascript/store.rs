@@ -11,6 +11,7 @@ use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
 
 use super::version;
 use crate::target::memory::SameProcess;
+use crate::target::postgres;
 use crate::target::redis::server::{self, Servers};
 use crate::target::upstash_rest::{Fronted, TOKEN};
 use crate::target::{Store, losing, process};
@@ -22,6 +23,8 @@ pub(super) enum Kind {
     Upstash,
     /// A redis-server.
     Redis,
+    /// A PostgreSQL server.
+    Postgres,
     /// The server of `@netlify/blobs`.
     Blobs,
     /// A file of Deno KV.
@@ -39,6 +42,7 @@ impl Kind {
         match self {
             Self::Upstash => "upstash.mjs",
             Self::Redis => "redis.mjs",
+            Self::Postgres => "postgres.mjs",
             Self::Blobs => "blobs.mjs",
             Self::DenoKv => "deno-kv.mjs",
             Self::Memory => "memory.mjs",
@@ -59,12 +63,14 @@ impl Kind {
             Self::Memory => exact.round_trips(0),
             Self::Blobs => compare_and_swap.accuracy(Accuracy::Approximate(Drift::WITHIN_LIMIT)),
             Self::DenoKv => compare_and_swap,
+            Self::Postgres => compare_and_swap.round_trips(1),
         }
     }
 
     pub(super) fn can(&self, disturb: Disturb) -> bool {
         match self {
             Self::Upstash | Self::Redis => server::can(disturb),
+            Self::Postgres => postgres::can(disturb),
             Self::Blobs => disturb == Disturb::LoseAnswers,
             Self::DenoKv | Self::Memory => false,
         }
@@ -78,6 +84,10 @@ impl Kind {
                 let (ioredis, version) = (version("ioredis")?, server::version()?);
                 let name = "ioredis and redis-server".into();
                 Ok(Some(Emulator { name, version: format!("{ioredis}, {version}") }))
+            }
+            Self::Postgres => {
+                let version = format!("{}, {}", version("pg")?, postgres::server::version()?);
+                Ok(Some(Emulator { name: "pg and postgres".into(), version }))
             }
             Self::Blobs => {
                 let name = "BlobsServer of @netlify/blobs with ETags added, one request at a time".into();
@@ -98,6 +108,11 @@ impl Kind {
                 let servers = Servers::start(1).await?;
                 let url = servers.urls().next().unwrap_or_default();
                 Ok((Box::new(servers), vec![("REDIS_URL", url)]))
+            }
+            Self::Postgres => {
+                let server = postgres::server::Server::start().await?;
+                let url = server.url();
+                Ok((Box::new(server), vec![("POSTGRES_URL", url)]))
             }
             Self::Blobs => {
                 let script = hosts.join("blobs-server.mjs").to_string_lossy().into_owned();
