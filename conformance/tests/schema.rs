@@ -74,6 +74,7 @@ fn schema_and_loader_accept_valid_fixtures() -> Result<()> {
         REQUEST.to_string(),
         GATE.to_string(),
         GATE.replace("\"path\"", r#""burst": 9, "method": "PUT", "headers": [["a", "b"]], "cost": 2, "path""#),
+        GATE.replace("\"passed\"", r#""level": 0, "warned": [50, 100], "passed""#),
         DECISION.replace("\"at_ms\": 0", "\"at_ms\": -5"),
         step(r#""burst": 5, "token": "t", "token_ttl_ms": 9, "expect": { "admitted": 5 }"#),
         step(r#""disturb": "restart""#),

@@ -9,7 +9,10 @@ mod identity;
 mod lending;
 mod limiter;
 mod policy;
+mod warnings;
 mod wire;
+
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use tidegate_conformance::fixture::{Case, Disturb, Fixture};
@@ -46,6 +49,8 @@ enum Kind {
     Identifies(fn(&Arrival) -> Identified),
     /// Reads a request or its rules wrongly, or answers wrongly.
     Gates(gate::Wrong),
+    /// Decides correctly, and warns wrongly.
+    Warns(warnings::Warn),
 }
 
 /// Returns all mutants.
@@ -57,7 +62,8 @@ pub fn all() -> Vec<Mutant> {
     let identifies =
         identity::ALL.iter().map(|(name, about, key)| Mutant { name, about, kind: Kind::Identifies(*key) });
     let gates = gate::ALL.iter().map(|(name, about, wrong)| Mutant { name, about, kind: Kind::Gates(*wrong) });
-    counts.chain(lends).chain(says).chain(identifies).chain(gates).collect()
+    let warns = warnings::ALL.iter().map(|(name, about, warn)| Mutant { name, about, kind: Kind::Warns(*warn) });
+    counts.chain(lends).chain(says).chain(identifies).chain(gates).chain(warns).collect()
 }
 
 /// Returns the fixtures that fail with the correct limiter in a mutant's place. If there are any, the suite is broken.
@@ -73,7 +79,10 @@ pub async fn false_alarms(cases: &[Prepared]) -> Vec<String> {
                     || fixture.id.starts_with("grace/")
                         && exceeds(fixture, &prepared.reference, lending::Fault::None, lending::GRACE).await
             }
-            Case::Gate(fixture) => !differences(fixture, &Mistaken::new(Kind::Counts(Fault::None))).await.is_empty(),
+            Case::Gate(fixture) => {
+                !differences(fixture, &Mistaken::new(Kind::Counts(Fault::None))).await.is_empty()
+                    || !differences(fixture, &Mistaken::new(Kind::Warns(warnings::RIGHT))).await.is_empty()
+            }
             Case::Request(fixture) => {
                 let reference = InProcess::new(tidegate_core::MemoryLimiter::with_shards(1));
                 identify(fixture, &reference).await.is_err()
@@ -97,7 +106,7 @@ pub async fn caught_by(mutant: &Mutant, cases: &[Prepared]) -> Vec<String> {
                 exceeds(fixture, &prepared.reference, fault, fault.lease()).await
             }
             (Case::Decision(fixture), Kind::Says(_)) => differs(fixture, &prepared.reference, &subject, false).await,
-            (Case::Gate(fixture), Kind::Gates(_)) => !differences(fixture, &subject).await.is_empty(),
+            (Case::Gate(fixture), Kind::Gates(_) | Kind::Warns(_)) => !differences(fixture, &subject).await.is_empty(),
             (Case::Request(fixture), Kind::Identifies(_)) => identify(fixture, &subject).await.is_err(),
             _ => false,
         };
@@ -159,12 +168,14 @@ impl Subject for lending::Borrowed {
 struct Mistaken {
     kind: Kind,
     bench: Bench,
+    /// The parts that senders were warned of.
+    warned: Mutex<warnings::Warned>,
 }
 
 impl Mistaken {
     fn new(kind: Kind) -> Self {
         let fault = if let Kind::Counts(fault) = kind { fault } else { Fault::None };
-        Self { kind, bench: Bench::new(fault) }
+        Self { kind, bench: Bench::new(fault), warned: Mutex::default() }
     }
 }
 
@@ -196,6 +207,12 @@ impl Subject for Mistaken {
                 (wrong.reads)(&mut call);
                 let body = serde_json::to_vec(&call).map_err(|error| error.to_string())?;
                 (wrong.answers)(serve(&self.bench.honest, route, &body).await)
+            }
+            (Kind::Warns(warn), Route::Gate) => {
+                let call = serde_json::from_slice::<Gated>(&body).map_err(|error| error.to_string())?;
+                let reply = serve(&self.bench.honest, route, &body).await;
+                let mut warned = self.warned.lock().map_err(|error| error.to_string())?;
+                warnings::changed(warn, &call, reply, &mut warned)
             }
             _ => match self.bench.down() {
                 Some(down) => down,

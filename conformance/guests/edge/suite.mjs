@@ -39,14 +39,16 @@ export function suite(make) {
     return limiters.get(name);
   };
 
-  /** The stores of all gates are the same. Each gate has its rules, and the platform whose requests it gets. */
+  /** The stores of all gates are the same. Each gate has its rules, the platform whose requests it gets, and the warnings that no answer has told yet. */
   const gates = new Map();
   const gateOf = ({ rules, stores: names = ["default"], sender }) => {
     const { platform, ipv6_prefix: ipv6Prefix = 64, trust_true_client_ip: trustTrueClientIp = false } = sender;
     const name = JSON.stringify([rules, platform, ipv6Prefix, trustTrueClientIp]);
     if (!gates.has(name)) {
       const stores = Object.fromEntries(names.map((name) => [name, make]));
-      gates.set(name, Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(), onError: () => undefined }));
+      const warned = [];
+      const gate = Gate.fromRules(rules, { platform, ipv6Prefix, trustTrueClientIp, stores, keys: KEYS, limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(({ warning }) => warned.push(warning)), onError: () => undefined });
+      gates.set(name, { gate, warned });
     }
     return gates.get(name);
   };
@@ -91,7 +93,8 @@ export function suite(make) {
       const options = { peer: sender.peer, subject: sender.subject, tier, botScore, ja4, keys, limits, cost, token, now };
       const request = arrived(call);
       if (call.claims) request.headers.set(...(await signed(call)));
-      return judged(await gateOf(call).check(request, options));
+      const { gate, warned } = gateOf(call);
+      return judged(await gate.check(request, options), warned);
     },
     async identify({ platform, peer, ipv6_prefix, trust_true_client_ip, headers, subject, api_key }) {
       const policy = { name: "identify", quotas: [{ fixedWindow: { limit: 1, windowMs: 1_000 } }] };
@@ -197,13 +200,13 @@ async function signed({ rules: { tokens }, claims, now_ms: now }) {
   return [header, `${header === "authorization" ? "Bearer " : ""}${text}.${signature}`];
 }
 
-/** The answer to a request for a gate. */
-function judged(verdict) {
+/** The answer to a request for a gate, and to what it was warned of. */
+function judged(verdict, warned) {
   const { headers, status } = verdict.response ?? verdict.onto(new Response());
   if (verdict.error) return failure(status, verdict.error);
   headers.set("content-type", "application/json");
   const remaining = verdict.quotas[verdict.binding]?.remaining ?? undefined;
-  return new Response(JSON.stringify({ verdict: { passes: verdict.allowed, remaining } }), { status, headers });
+  return new Response(JSON.stringify({ verdict: { passes: verdict.allowed, remaining, level: verdict.level ?? undefined, warned: warned.splice(0) } }), { status, headers });
 }
 
 function failure(status, { kind = "invalid", message }) {

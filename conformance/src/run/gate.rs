@@ -130,8 +130,23 @@ async fn judge(accuracy: &Accuracy, fixture: &GateFixture, subject: &impl Subjec
             let (wanted, found) = (told(wanted), told(remaining));
             reasons.push(format!("{}: expected {wanted} remaining, found {found}", named(place, step)));
         }
+        if matches!(accuracy, Accuracy::Exact) {
+            reasons.extend(other_warnings(step, &judged).map(|reason| format!("{}: {reason}", named(place, step))));
+        }
     }
     judgement
+}
+
+/// What else than expected was told of the parts of a limit that a step's requests have reached.
+fn other_warnings(step: &GateStep, judged: &[Judged]) -> Option<String> {
+    let level = judged.iter().filter_map(|one| one.level).max().unwrap_or(0);
+    if let Some(wanted) = step.expect.level.filter(|wanted| *wanted != level) {
+        return Some(format!("expected the level {wanted}, found {level}"));
+    }
+    let mut warned: Vec<u8> = judged.iter().flat_map(|one| one.warned.iter().copied()).collect();
+    warned.sort_unstable();
+    let wanted = step.expect.warned.as_ref().filter(|wanted| **wanted != warned)?;
+    Some(format!("expected warnings at {wanted:?} %, found {warned:?}"))
 }
 
 /// Reads an answer, whose status code must be that of a request which passes, or the expected one. Returns the error of a request
@@ -143,7 +158,7 @@ fn read(reply: &Reply, step: &GateStep) -> Result<(Judged, Option<String>), Stri
         // A request that the limiter did not decide on.
         Ok(Answer::Error(failure)) if failure.kind != ErrorKind::Unsupported.name() && reply.status != 400 => {
             error = Some(format!("{}: {}", failure.kind, failure.message));
-            Judged { passes: false, remaining: None }
+            Judged::plain(false)
         }
         other => return Err(format!("expected a verdict, found {other:?}")),
     };

@@ -248,7 +248,7 @@ pub(super) const ALL: &[(&str, &str, Wrong)] = &[
         Wrong {
             reads: |_| (),
             answers: |reply| match serde_json::from_slice(&reply.body) {
-                Ok(Answer::Error(_)) => Reply::new(200, &Answer::Verdict(Judged { passes: true, remaining: None })),
+                Ok(Answer::Error(_)) => Reply::new(200, &Answer::Verdict(Judged::plain(true))),
                 _ => reply,
             },
         },

@@ -1,12 +1,17 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tidegate_core::gate::{Claims, Gate, InvalidToken, Reason, Request, Rules, TokenRules, Verdict, VerifyToken};
-use tidegate_core::{ClientIpSource, Decision, ErasedLimiter, Error, Key, Limiter, UnixMillis};
+use tidegate_core::gate::{
+    Claims, Events, Gate, InvalidToken, OnWarning, Reason, Request, Rules, TokenRules, Verdict, VerifyToken, Warning,
+};
+use tidegate_core::{ClientIpSource, ErasedLimiter, Error, Key, Limiter, UnixMillis};
 
 use crate::{Answer, Arrival, Reply};
 
@@ -82,17 +87,32 @@ pub struct Judged {
     /// How many more requests of cost 1 fit into the binding quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
+    /// The highest part of a limit that is reached, in percent, of those in `warn_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u8>,
+    /// The parts that warnings were told of since the answer before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warned: Vec<u8>,
+}
+
+impl Judged {
+    /// A request that passes or not, of which nothing else is known.
+    #[must_use]
+    pub const fn plain(passes: bool) -> Self {
+        Self { passes, remaining: None, level: None, warned: Vec::new() }
+    }
 }
 
 impl Gated {
     pub(crate) async fn decide<L: Limiter>(&self, limiter: &L) -> Reply {
-        match self.verdict(limiter).await {
-            Ok(verdict) => reply(verdict),
+        let warned = Arc::default();
+        match self.verdict(limiter, &warned).await {
+            Ok(verdict) => reply(verdict, mem::take(&mut *locked(&warned))),
             Err(error) => Reply::error(&error),
         }
     }
 
-    async fn verdict<L: Limiter>(&self, limiter: &L) -> Result<Verdict, Error> {
+    async fn verdict<L: Limiter>(&self, limiter: &L, warned: &Arc<Mutex<Vec<u8>>>) -> Result<Verdict, Error> {
         let rules = Rules::parse("rules.json", &self.rules.to_string())?;
         let mut headers = self.sender.headers.clone();
         if let (Some(expected), Some(_)) = (rules.expected_tokens(), &self.claims) {
@@ -101,7 +121,9 @@ impl Gated {
         }
         let rules = rules.verify_tokens(Fixed(self.claims.clone()));
         let (client_ip, peer) = self.sender.source()?;
-        let gate = gate(rules, &self.stores, limiter, client_ip)?;
+        let told = Arc::clone(warned);
+        let events = Events::new(OnWarning(move |warning: &Warning<'_>| locked(&told).push(warning.percent)));
+        let gate = gate(rules, &self.stores, limiter, client_ip)?.events(events);
         let keys: Vec<(&str, Key)> = self.keys.iter().map(|(name, key)| (name.as_str(), Key::new(key))).collect();
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(name, key)| (*name, key)).collect();
         let limits: Vec<(&str, u64)> = self.limits.iter().map(|(name, number)| (name.as_str(), *number)).collect();
@@ -149,18 +171,20 @@ pub fn gate<'s>(
     Gate::with_stores(rules, stores, client_ip)
 }
 
-fn reply(verdict: Verdict) -> Reply {
-    let left = |decision: &Decision| decision.binding().remaining();
+fn locked(warned: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    warned.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reply(verdict: Verdict, warned: Vec<u8>) -> Reply {
+    let level = verdict.level();
+    let remaining = verdict.decision().and_then(|decision| decision.binding().remaining());
+    let judged = |passes| Answer::Verdict(Judged { passes, remaining, level, warned });
     let (status, answer, fields) = match verdict {
-        Verdict::Pass(pass) => {
-            let remaining = pass.decision().and_then(left);
-            (200, Answer::Verdict(Judged { passes: true, remaining }), pass.fields())
-        }
+        Verdict::Pass(pass) => (200, judged(true), pass.fields()),
         Verdict::Refuse(refusal) => {
             let answer = match refusal.reason() {
-                Reason::Denied(decision) => Answer::Verdict(Judged { passes: false, remaining: left(decision) }),
                 Reason::Failed(error) => Answer::Error((&**error).into()),
-                _ => Answer::Verdict(Judged { passes: false, remaining: None }),
+                _ => judged(false),
             };
             let (status, fields, _) = refusal.into_rejection().into_parts();
             (status, answer, fields)

@@ -33,6 +33,7 @@
 #![no_std]
 
 extern crate alloc;
+extern crate std;
 
 mod call;
 mod decided;
