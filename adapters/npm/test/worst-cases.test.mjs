@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Tidegate } from "@tidegate/edge/memory";
+import { ADMITTED } from "../modules/core/algorithms/algorithm.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { common } from "../modules/options.js";
 import { Core } from "../modules/limiter_core.js";
@@ -77,7 +78,7 @@ function mostOfAllClients(rule, limit, windowMs) {
       const state = rule.copy(before);
       for (let sent = 0; sent <= limit; sent++) {
         if (sent > 0) {
-          if (rule.ask(state, now, 1) !== 0) break;
+          if (rule.ask(state, now, 1) !== ADMITTED) break;
           rule.charge(state, now, 1, "");
         }
         const recent = [...earlier, sent];
