@@ -68,7 +68,8 @@ fn keys(many: u32) -> Result<()> {
 fn rules(many: u32) -> Result<()> {
     let mut text = String::new();
     for nth in 0..many {
-        let _ = write!(text, "[limits.l{nth}]\nquotas = [{{ algorithm = 'fixed_window', limit = 5, window_ms = 1000 }}]\n");
+        let _ =
+            write!(text, "[limits.l{nth}]\nquotas = [{{ algorithm = 'fixed_window', limit = 5, window_ms = 1000 }}]\n");
         let _ = write!(text, "[[rules]]\npath = '/api/v{}/things{}/{{id}}'\nlimits = ['l{nth}']\n", nth % 10, nth / 10);
     }
     let rules = Rules::parse("rules.toml", &text).unwrap();

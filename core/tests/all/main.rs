@@ -34,6 +34,7 @@ mod lending;
 mod limit_numbers;
 mod memory;
 mod memory_full;
+mod memory_several_keys;
 mod once;
 mod policies;
 mod prices;

@@ -46,7 +46,8 @@ impl Growth {
 
     fn of((group, name): (&str, &str), measurements: &[Measurement]) -> Option<Self> {
         let of_line = measurements.iter().filter(|one| (&*one.group, &*one.name) == (group, name));
-        let mut places: Vec<_> = of_line.filter_map(|one| Some((one.at?.parts(), one.unit, one.ours.spread.median))).collect();
+        let mut places: Vec<_> =
+            of_line.filter_map(|one| Some((one.at?.parts(), one.unit, one.ours.spread.median))).collect();
         places.sort_by_key(|((_, place), ..)| *place);
         let (((axis, from), unit, first), ((_, to), _, last)) = (*places.first()?, *places.last()?);
         if places.len() < PLACES_MIN || places.iter().any(|(.., value)| *value <= 0.0) {

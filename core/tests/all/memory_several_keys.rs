@@ -1,0 +1,64 @@
+//! Decisions over several keys in memory are those of one policy on the states of these keys.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use tidegate_core::{ChargeId, Check, Key, MemoryLimiter, Millis, Policy, PolicyState, Quota, QuotaState};
+use tidegate_testing::NOW;
+
+const DIMENSIONS: [&str; 3] = ["ip", "user", "tenant"];
+
+fn quota() -> impl Strategy<Value = Quota> {
+    let span = Millis::from_secs(10);
+    (0..7_u8, 1..6_u64, 0..3_usize).prop_map(move |(algorithm, limit, dimension)| {
+        let quota = match algorithm {
+            0 => Quota::fixed_window(limit, span),
+            1 => Quota::sliding_window(limit, span),
+            2 => Quota::sliding_log(limit, span),
+            3 => Quota::leaky_bucket(limit, 1, span),
+            4 => Quota::penalty(span, 2, Millis::from_secs(60)),
+            _ => Quota::token_bucket(limit, 1, span),
+        };
+        quota.and_then(|quota| quota.by(DIMENSIONS[dimension])).unwrap()
+    })
+}
+
+/// Of several dimensions. A penalty needs a quota that it punishes.
+fn policy() -> impl Strategy<Value = Policy> {
+    (prop::collection::vec(quota(), 2..6), any::<bool>()).prop_filter_map("no such policy", |(quotas, charges)| {
+        let named = quotas.into_iter().enumerate().map(|(nth, quota)| quota.named(&format!("q{nth}")));
+        let policy = Policy::new("api", named.collect::<Result<Vec<_>, _>>().ok()?).ok()?;
+        Some(policy.charge_denied(charges)).filter(|policy| policy.dimensions().len() > 1)
+    })
+}
+
+/// What a request is: how much later it comes, what it costs, and the key of each dimension.
+fn request() -> impl Strategy<Value = (u64, u64, [usize; 3])> {
+    (prop_oneof![Just(0_u64), 0..3_000_u64, 0..70_000_u64], 0..4_u64, prop::array::uniform3(0..2_usize))
+}
+
+proptest! {
+    #[test]
+    fn decisions_are_those_of_the_policy(policy in policy(), requests in prop::collection::vec(request(), 1..60)) {
+        let memory = MemoryLimiter::new();
+        let keys = [Key::new("first"), Key::new("second")];
+        let mut rows: HashMap<(&str, usize), Vec<QuotaState>> = HashMap::new();
+        let (mut now, unused) = (NOW, policy.initial_state());
+        for (later, cost, chosen) in requests {
+            now = now + Millis::new(later);
+            let given = [0, 1, 2].map(|nth| (DIMENSIONS[nth], &keys[chosen[nth]]));
+            let key_of = |name: &str| DIMENSIONS.iter().position(|known| *known == name).map_or(0, |nth| chosen[nth]);
+            let parts = policy.dimensions().iter().flat_map(|dimension| {
+                let known = rows.get(&(dimension.name(), key_of(dimension.name())));
+                known.map_or_else(|| unused.parts()[dimension.quotas()].to_vec(), Clone::clone)
+            });
+            let mut state = PolicyState::from_parts(parts.collect());
+            let decision = policy.decide_as(&mut state, now, cost, ChargeId::NONE);
+            for dimension in policy.dimensions() {
+                rows.insert((dimension.name(), key_of(dimension.name())), state.parts()[dimension.quotas()].to_vec());
+            }
+            prop_assert_eq!(memory.decide(Check::new(&policy, &given, now).cost(cost)).unwrap(), decision);
+        }
+    }
+}
