@@ -2,12 +2,20 @@
 
 const report = await unpacked("overview");
 
+/** The rows of a table that the page has as columns, without what is null. */
+function rowsOf(columns) {
+  const lists = Object.entries(columns);
+  const length = Math.max(0, ...lists.map(([, list]) => list.length));
+  return Array.from({ length }, (_, place) => Object.fromEntries(lists.map(([name, list]) => [name, list[place] ?? null]).filter(([, value]) => value !== null)));
+}
+
 let unpacking;
 /** What only an open cell shows: the plan of a fixture, and its report on a target. They are unpacked when the first cell is opened. */
 async function detailsOf(name, id) {
   const { plans, targets } = await (unpacking ??= unpacked("details"));
   const about = abouts[id];
-  return [{ ...cells.get(name).get(id), ...targets[name][id] }, about === undefined ? undefined : { ...plans[id], about }];
+  const one = cells.get(name).get(id);
+  return [{ ...one, ...rowsOf(targets[name])[one.place] }, about === undefined ? undefined : { ...plans[id], about }];
 }
 
 const VERDICTS = {
@@ -24,7 +32,7 @@ const CAUSES = {
   emulator: "The emulator, or virtual time, cannot show this.",
 };
 
-const targets = report.targets;
+const targets = report.targets.map((target) => ({ ...target, fixtures: rowsOf(target.fixtures).map((one, place) => ({ ...one, id: report.ids[one.id], place })) }));
 /** The verdict of each fixture, by target and id. */
 const cells = new Map(targets.map((target) => [target.name, new Map(target.fixtures.map((one) => [one.id, one]))]));
 /** What each fixture is about. */
