@@ -83,6 +83,7 @@ pub const ALL: &[&dyn Target] = &[
     &spin::KV,
     &spin::ATOMICS,
     &spin::WINDOW,
+    &spin::MIDDLEWARE,
     &spin::REDIS,
     &fastly::KV,
     &fastly::ERL,

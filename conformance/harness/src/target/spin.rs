@@ -1,6 +1,7 @@
 //! The targets on Spin: a real app, on `spin` if it is installed, otherwise on our host.
 
 mod host;
+mod middleware;
 mod redis;
 
 use std::net::TcpListener;
@@ -16,6 +17,7 @@ use tidegate_core::Capabilities;
 use tokio::net::TcpStream;
 
 pub use self::host::Host;
+pub(super) use self::middleware::MIDDLEWARE;
 pub(super) use self::redis::REDIS;
 use super::build;
 use super::checkout::workspace;
