@@ -70,7 +70,7 @@ fn emulator(target: &str) -> Option<Emulator> {
         "fastly-kv" => apart(Model::FastlyKv),
         // All requests of a burst read before one writes.
         "spin-kv" => Emulator { at_once: 1_000, operation_us: 2_000, ..of(Model::SpinKv) },
-        "spin-atomics" => of(Model::SpinAtomics),
+        "spin-atomics" | "spin-middleware" => of(Model::SpinAtomics),
         "spin-window" => of(Model::SpinWindow),
         _ => return None,
     })

@@ -185,7 +185,7 @@ mod tests {
             (
                 "\"keys\"",
                 "\"threads\"",
-                "at: unknown variant `threads`, expected one of `keys`, `in_flight`, `quotas`, in column 39",
+                "at: unknown variant `threads`, expected one of `keys`, `in_flight`, `quotas`, `rules`, `dimensions`, `borrowers`, in column 39",
             ),
             (r#"{"keys":10}"#, r#"{"keys":0}"#, "at: a place on an axis is at least 1"),
             ("\"ns\"", "\"s\"", "unit: unknown variant `s`, expected one of `ns`"),

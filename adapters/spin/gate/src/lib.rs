@@ -1,7 +1,7 @@
 //! Limits a Spin component, whatever it is written in. It is a middleware: `wasi:http/handler@0.3.0` on both sides, which Spin 4.1
 //! composes with the app's component.
 //!
-//! What it does is configuration of the app; see [the README](https://docs.rs/tidegate-spin#a-gate-in-front-of-any-component). A gate
+//! What it does is configuration of the app; see the README of `tidegate-spin`. A gate
 //! that is not configured answers each request with a 500, and logs what to write. It never lets a request pass by accident.
 //!
 //! With the feature `suite`, and the variable `tidegate_test_mode`, it also answers the conformance suite's routes. Never deploy that.

@@ -86,6 +86,6 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-pub(crate) fn invalid(why: String) -> Error {
+fn invalid(why: String) -> Error {
     Error::new(ErrorKind::Invalid, why)
 }

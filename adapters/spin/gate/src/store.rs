@@ -1,11 +1,9 @@
 //! Where the gate counts.
 
 use tidegate_core::store::Swap;
-use tidegate_core::{ErasedLimiter, Error};
+use tidegate_core::{ErasedLimiter, Error, ErrorKind};
 use tidegate_redis::{Answer, Connection, RedisOver};
 use tidegate_spin::{Atomics, Bucket, RedisConnection, SpinAtomics, WasiBucket};
-
-use crate::settings::invalid;
 
 /// A store, as the variable `tidegate_store` names it.
 pub(crate) enum Store {
@@ -22,10 +20,10 @@ impl Store {
         match text.split_once(':') {
             Some(("atomics", label)) if !label.is_empty() && !label.starts_with('/') => Ok(Self::Atomics(label.into())),
             Some(("redis" | "rediss", rest)) if rest.starts_with("//") => Ok(Self::Redis(text.into())),
-            _ => Err(invalid(
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
                 "tidegate_store: it names no store; write \"atomics:default\" for the key-value store with the label \
-                 default, or the address of a Redis server, as \"redis://redis.example.com:6379\""
-                    .into(),
+                 default, or the address of a Redis server, as \"redis://redis.example.com:6379\"",
             )),
         }
     }

@@ -1,24 +1,19 @@
 //! An app that is ready to be instantiated.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
-use wasmtime::component::{Component, Linker, ResourceTable};
+use wasmtime::component::{Component, Linker};
 use wasmtime::{Cache, CacheConfig, Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
-use wasmtime_wasi::cli::stderr;
-use wasmtime_wasi::{DirPerms, FilePerms, WasiCtx};
-use wasmtime_wasi_http::WasiHttpCtx;
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p3::bindings::ServicePre;
 
 use crate::arguments::Arguments;
-use crate::instance::{Instance, NoOutgoing};
+use crate::instance::Instance;
 use crate::key_value::Database;
 use crate::middleware::{self, Handler};
-use crate::overlap::{Overlap, Unread};
+use crate::overlap::Unread;
+use crate::shared::Shared;
 use crate::{component, manifest};
 
 /// The most concurrent instances, as in Spin. Further requests wait, where Spin answers with a 500: the suite sends more at once.
@@ -44,18 +39,6 @@ pub(crate) enum Kind {
     Again(Handler),
 }
 
-/// The state that instances share.
-pub(crate) struct Shared {
-    environment: Vec<(String, String)>,
-    variables: Arc<BTreeMap<String, String>>,
-    allowed: Arc<BTreeSet<String>>,
-    outbound: Arc<[String]>,
-    /// The component's files, if it has any.
-    files: Option<TempDir>,
-    database: Arc<Database>,
-    overlap: Arc<Overlap>,
-}
-
 impl App {
     /// Composes, compiles and links the component. If it imports an interface that this host lacks, the error names the
     /// interface.
@@ -65,18 +48,7 @@ impl App {
         if let Some(middleware) = &arguments.middleware {
             bytes = component::compose(component::read(middleware)?, bytes)?;
         }
-        let (mut environment, mut variables) = (manifest.environment, manifest.variables);
-        environment.extend(arguments.env.iter().cloned());
-        variables.extend(arguments.variables.iter().cloned());
-        let shared = Arc::new(Shared {
-            environment: environment.into_iter().collect(),
-            variables: Arc::new(variables),
-            allowed: Arc::new(manifest.key_value_stores.into_iter().collect()),
-            outbound: manifest.allowed_outbound_hosts.into(),
-            files: copied(&arguments.manifest, &manifest.files)?,
-            database,
-            overlap: Overlap::new(arguments.pause),
-        });
+        let shared = Arc::new(Shared::of(arguments, manifest, database)?);
         let kind = link(&bytes, &shared).map_err(|error| format!("{}: {error:#}", arguments.component.display()))?;
         Ok(Self { kind, shared })
     }
@@ -87,51 +59,13 @@ impl App {
 
     /// A request arrives, and will need an instance.
     pub(crate) fn arrives(&self) -> Unread {
-        self.shared.overlap.arrives()
+        self.shared.arrives()
     }
 
     /// Returns the store of a new instance, for a request that arrived.
     pub(crate) fn store(&self, engine: &Engine, unread: Unread) -> wasmtime::Result<Store<Instance>> {
         self.shared.store(engine, Some(unread))
     }
-}
-
-impl Shared {
-    /// Returns the store of a new instance, for a request that arrived, or for several.
-    pub(crate) fn store(&self, engine: &Engine, unread: Option<Unread>) -> wasmtime::Result<Store<Instance>> {
-        let mut wasi = WasiCtx::builder();
-        // Standard output is this program's own.
-        wasi.envs(&self.environment).stdout(stderr()).inherit_stderr();
-        if let Some(files) = &self.files {
-            wasi.preopened_dir(files.path(), "/", DirPerms::READ, FilePerms::READ)?;
-        }
-        let instance = Instance {
-            wasi: wasi.build(),
-            http: WasiHttpCtx::new(),
-            hooks: NoOutgoing,
-            table: ResourceTable::new(),
-            variables: Arc::clone(&self.variables),
-            allowed: Arc::clone(&self.allowed),
-            outbound: Arc::clone(&self.outbound),
-            database: Arc::clone(&self.database),
-            overlap: Arc::clone(&self.overlap),
-            unread,
-        };
-        Ok(Store::new(engine, instance))
-    }
-}
-
-/// Copies the files of a component, which it finds at the root.
-fn copied(manifest: &Path, files: &[String]) -> Result<Option<TempDir>, String> {
-    if files.is_empty() {
-        return Ok(None);
-    }
-    let folder = TempDir::with_prefix("tidegate-spin-files-").map_err(|error| format!("files: {error}"))?;
-    for file in files {
-        let copied = std::fs::copy(manifest.with_file_name(file), folder.path().join(file));
-        copied.map_err(|error| format!("{}: {file}: {error}", manifest.display()))?;
-    }
-    Ok(Some(folder))
 }
 
 fn link(bytes: &[u8], shared: &Arc<Shared>) -> wasmtime::Result<Kind> {
@@ -180,15 +114,7 @@ mod tests {
     #[test]
     fn the_error_names_an_import_that_the_host_lacks() {
         let bytes = importing_a_function_of(b"fermyon:spin/mqtt@2.0.0");
-        let shared = Arc::new(Shared {
-            environment: Vec::new(),
-            variables: Arc::default(),
-            allowed: Arc::default(),
-            outbound: Arc::default(),
-            files: None,
-            database: Arc::new(Database::open(None).unwrap()),
-            overlap: Overlap::new(std::time::Duration::ZERO),
-        });
+        let shared = Arc::new(Shared::empty(Database::open(None).unwrap()));
         let error = link(&bytes, &shared).err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(error.contains("fermyon:spin/mqtt@2.0.0"), "{error}");
     }

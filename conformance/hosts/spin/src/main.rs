@@ -41,6 +41,7 @@ mod overlap;
 mod redis;
 mod segments;
 mod serve;
+mod shared;
 mod variables;
 
 use std::process::ExitCode;

@@ -20,8 +20,8 @@ use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::p3::WasiHttpView as _;
 use wasmtime_wasi_http::p3::bindings::ServicePre;
 
-use crate::app::Shared;
 use crate::instance::Instance;
+use crate::shared::Shared;
 
 /// The requests that one instance answers, as in Spin.
 const REQUESTS_MAX: usize = 128;
