@@ -207,6 +207,9 @@ async fn a_client_cannot_choose_its_address() -> Result<()> {
     Ok(())
 }
 
+/// The rules of a gate, if there are any, its variables, and what the log tells of both.
+type Wrong<'a> = (Option<&'a str>, &'a [(&'a str, &'a str)], &'a str);
+
 /// Each is a 500 to each request, and a line of the log that says what to write. The app never runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_is_not_configured_lets_nobody_pass() -> Result<()> {
@@ -215,7 +218,7 @@ async fn a_gate_that_is_not_configured_lets_nobody_pass() -> Result<()> {
         [[rules]]
         limits = ["api"]
         on_failure = "open""#;
-    let cases: [(Option<&str>, &[(&str, &str)], &str); 9] = [
+    let cases: [Wrong<'_>; 9] = [
         (None, &[], r#"files = ["tidegate.toml"]"#),
         (Some(RULES), &[("tidegate_rules", "other.toml")], r#"files = ["other.toml"]"#),
         (Some(""), &[], "tidegate.toml"),
