@@ -216,6 +216,22 @@ describe("it replays gate fixtures with the report of the program in Rust", () =
     }
   });
 
+  test("warnings that are told, and warnings that are not", async () => {
+    const limits = { api: { quotas: [window(4, { by: "ip", warn_at: [50, 100] })] } };
+    const step = (passed, level, warned) => ({ at_ms: 0, burst: passed, path: "/", peer: "192.0.2.1", expect: { passed, level, warned } });
+    for (const [name, steps, code] of [
+      ["told", [step(1, 0, []), step(1, 50, [50]), step(2, 100, [100])], 0],
+      ["told-together", [step(4, 100, [50, 100]), { ...step(0, 100, []), burst: 1 }], 0],
+      ["other-level", [step(2, 100, [50])], 1],
+      ["other-warnings", [step(2, 50, []), step(2, 100, [50, 100])], 1],
+      ["no-expectation", [step(4, null, null)], 0],
+    ]) {
+      const [found, expected] = await replays(fixture(name, { ...ONE, rules: { limits, rules: [{ limits: ["api"] }] }, steps }));
+      assert.deepEqual(found, expected, name);
+      assert.equal(found.code, code, `${name}: ${found.stdout}`);
+    }
+  });
+
   test("fixtures of a token's claims, for each algorithm", async () => {
     for (const algorithm of ["HS256", "EdDSA", "ES256", "RS256"]) {
       const tokens = { algorithms: [algorithm], issuer: ["https://id.example", "x"], audience: ["api"], tier: "/app/plan", keys: { tenant: "org" } };
@@ -234,7 +250,7 @@ describe("it replays gate fixtures with the report of the program in Rust", () =
     const good = { ...ONE, steps: [attempts(3)] };
     const text = JSON.stringify({ ...good, rules: LOGIN }, null, 1);
     const changes = [
-      ...[['"burst"', '"brust"'], ['"peer"', '"per"'], ['"direct"', '"driect"'], ['"direct"', "7"], ['"path": "/login",\n   "peer"', '"peer"'], ['"passed": 3', '"passed": true'], ['"passed": 3', '"passed": 3, "status": 65536']],
+      ...[['"burst"', '"brust"'], ['"peer"', '"per"'], ['"direct"', '"driect"'], ['"direct"', "7"], ['"path": "/login",\n   "peer"', '"peer"'], ['"passed": 3', '"passed": true'], ['"passed": 3', '"passed": 3, "status": 65536'], ['"passed": 3', '"passed": 3, "levl": 1'], ['"passed": 3', '"passed": 3, "warned": [256]']],
       ...["-1", "1.5", '"é"', "0, \"at_ms\": 0", "null"].map((value) => ['"at_ms": 0', `"at_ms": ${value}`]),
       ...['"headers": [["a"]]', '"headers": {}', '"keys": { "a": 1 }', '"keys": [1]', '"claims": 7', '"bot_score": 256'].map((field) => ['"at_ms": 0', `"at_ms": 0, ${field}`]),
     ];

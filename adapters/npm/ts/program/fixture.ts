@@ -54,6 +54,10 @@ export interface Expected {
   readonly status: number;
   /** The smallest remaining count in any answer, null if no answer has one. Not compared if it is undefined. */
   readonly remaining: number | null | undefined;
+  /** The highest part of a limit that any request has reached, in percent, or 0. Not compared if it is undefined. */
+  readonly level: number | undefined;
+  /** The parts of limits that the requests were warned of together, ascending. Not compared if it is undefined. */
+  readonly warned: readonly number[] | undefined;
 }
 
 interface Written {
@@ -118,7 +122,11 @@ function claimsOf(value: JsonValue): Node {
 }
 
 function expectedOf(value: JsonValue): Expected {
-  const readers = { passed: number, status: (value: JsonValue) => value.whole(16), remaining: (value: JsonValue) => (value.isNull ? null : value.whole(64)) };
+  const percent = (value: JsonValue) => value.whole(8);
+  const readers = {
+    ...{ passed: number, status: (value: JsonValue) => value.whole(16), remaining: (value: JsonValue) => (value.isNull ? null : value.whole(64)) },
+    ...{ level: or(percent), warned: or((value) => value.each(percent)) },
+  };
   return { status: 429, ...value.fields<Expected>("ExpectGate", readers, ["passed"]) } as Expected;
 }
 

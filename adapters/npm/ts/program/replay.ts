@@ -9,7 +9,7 @@ import { warnAt } from "../gate/warn-at.js";
 import { Tidegate } from "../stores/memory/index.js";
 import { forget } from "../stores/memory/memory.js";
 import type { Verdict } from "../verdict.js";
-import type { Fixture, Step } from "./fixture.js";
+import type { Expected, Fixture, Step } from "./fixture.js";
 import { arrivedWith } from "./raw_request.js";
 import type { Result } from "./report.js";
 import { storeNames } from "./stores.js";
@@ -22,9 +22,10 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   const [first = "default", ...others] = storeNames(rules);
   const stores = Object.fromEntries([first, ...others].map((name) => [name, (limit: ConstructorParameters<typeof Tidegate>[0]) => new Tidegate(limit)]));
   forget();
+  const warned: number[] = [];
   let gate: Gate;
   try {
-    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(), onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
+    gate = Gate.fromRules(text, { platform, stores, name: "rules.json", limits: limitsFromData, calendar: calendarWindows, credits: balances, warnAt: warnAt(({ warning }) => warned.push(warning)), onError: () => undefined, ...(tokens && { keys: () => tokens.key }) });
   } catch (thrown) {
     const { kind, message } = TidegateError.from(thrown);
     return kind === "unsupported" ? { id, verdict: "unsupported", reasons: [message] } : { id, verdict: "fail", reasons: [message] };
@@ -32,7 +33,7 @@ export async function replayed(fixture: Fixture): Promise<Result> {
   const [reasons, counts]: [string[], { offered: number; passed: number }] = [[], { offered: 0, passed: 0 }];
   for (const [nth, step] of fixture.steps.entries()) {
     const verdicts = await sent(gate, fixture, step, tokens);
-    reasons.push(...wrongIn(verdicts, step).map((wrong) => `whichever store counts: steps[${nth}] (${step.method} ${step.path} at ${step.at_ms} ms): ${wrong}`));
+    reasons.push(...wrongIn(verdicts, warned.splice(0), step).map((wrong) => `whichever store counts: steps[${nth}] (${step.method} ${step.path} at ${step.at_ms} ms): ${wrong}`));
     counts.offered += step.burst;
     counts.passed += verdicts.filter(({ allowed }) => allowed).length;
   }
@@ -50,7 +51,7 @@ function sent(gate: Gate, { startMs }: Fixture, step: Step, tokens: Tokens | und
 }
 
 /** What of the answers is not as expected. */
-function wrongIn(verdicts: readonly Verdict[], { expect }: Step): string[] {
+function wrongIn(verdicts: readonly Verdict[], warned: readonly number[], { expect }: Step): string[] {
   const wrong: string[] = [];
   const judged = verdicts.filter((verdict) => {
     const why = unexpected(verdict, expect.status);
@@ -59,11 +60,18 @@ function wrongIn(verdicts: readonly Verdict[], { expect }: Step): string[] {
   });
   const passed = judged.filter(({ allowed }) => allowed).length;
   if (passed !== expect.passed) wrong.push(`expected ${expect.passed} to pass, found ${passed}${undecided(judged.find(({ error }) => error))}`);
-  if (expect.remaining === undefined) return wrong;
   const counts = judged.flatMap(({ quotas, binding }) => quotas[binding]?.remaining ?? []);
   const remaining = counts.length > 0 ? Math.min(...counts) : null;
-  if (remaining !== expect.remaining) wrong.push(`expected ${expect.remaining ?? "none"} remaining, found ${remaining ?? "none"}`);
-  return wrong;
+  if (expect.remaining !== undefined && remaining !== expect.remaining) wrong.push(`expected ${expect.remaining ?? "none"} remaining, found ${remaining ?? "none"}`);
+  return [...wrong, ...otherWarnings(judged, warned, expect)];
+}
+
+/** What else than expected was told of the parts of a limit that a step's requests have reached. */
+function otherWarnings(judged: readonly Verdict[], warned: readonly number[], expect: Expected): string[] {
+  const level = Math.max(0, ...judged.map(({ level }) => level ?? 0));
+  if (expect.level !== undefined && level !== expect.level) return [`expected the level ${expect.level}, found ${level}`];
+  const [wanted, found] = [expect.warned, [...warned].sort((a, b) => a - b)].map((list) => list && `[${list.join(", ")}]`);
+  return wanted === undefined || wanted === found ? [] : [`expected warnings at ${wanted} %, found ${found}`];
 }
 
 /** Why an answer is not one that the step expects. */
