@@ -101,7 +101,8 @@ fn io_error(error: &tokio_postgres::Error) -> Option<&io::Error> {
 /// Whether another one has created the same at this moment.
 pub(crate) fn is_duplicate(error: &Error) -> bool {
     let failed = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    failed.and_then(tokio_postgres::Error::code).is_some_and(|code| *code == SqlState::UNIQUE_VIOLATION)
+    let created = [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
+    failed.and_then(tokio_postgres::Error::code).is_some_and(|code| created.contains(code))
 }
 
 pub(crate) fn closed() -> Error {

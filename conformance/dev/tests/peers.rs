@@ -1,8 +1,10 @@
 //! `tidegate-dev peers` runs other rate limiters.
 
+use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -37,6 +39,23 @@ fn each_limiter_is_held_to_its_claim() -> Result<()> {
     let express = of("express-rate-limit", "rate-limit-redis")?;
     assert_eq!(count(express, "as_due"), express.len(), "{express:?}");
     assert!(count(of("a counter as in tutorials", "Workers KV")?, "more") > 0);
+    Ok(())
+}
+
+/// The page has what the command that it names prints.
+#[test]
+fn the_page_has_what_becomes_of_estimates() -> Result<()> {
+    let root = workspace();
+    let page = fs::read_to_string(root.join("conformance/peers/README.md"))?;
+    let command = page.lines().find(|line| line.ends_with("-- reservations")).ok_or("no command")?;
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().ok_or("no program")?).args(words).current_dir(root).output()?;
+    let printed = String::from_utf8(output.stdout)?;
+    assert!(
+        printed.lines().count() > 5 && page.contains(&printed),
+        "{printed}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 

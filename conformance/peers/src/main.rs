@@ -5,8 +5,11 @@
 //! ```
 //!
 //! It prints its address, and ends when standard input closes. Requests are answered on all cores.
+//!
+//! `tidegate-peers reservations` prints what becomes of estimates by limitador, and by Tidegate.
 
 mod limiters;
+mod reservations;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -36,6 +39,10 @@ struct Made {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).unwrap_or_default();
+    if name == "reservations" {
+        print!("{}", reservations::table().await?);
+        return Ok(());
+    }
     let make = limiters::maker(&name).ok_or_else(|| format!("{name:?} is no peer"))?;
     let made = Arc::new(Made { make, limiters: Mutex::default() });
     let app = Router::new()
