@@ -65,17 +65,18 @@ pub(crate) fn on<T>(
 }
 
 /// Appends a segment that every reading of the path has in the same place: a slash in it is no separator, and it is neither empty nor made
-/// of dots. All other characters stay, so that a rule's path has them as they are.
+/// of dots. All other characters stay, so that a rule's path has them as they are. What stands behind an empty text and behind dots is the
+/// escape of a byte that no text has, and so no other value is read as one of these.
 fn push(text: &str, path: &mut String) {
     path.push('/');
     for character in text.chars() {
-        if "%/\\?#;".contains(character) {
+        if "%/\\?#".contains(character) {
             let _ = write!(path, "%{:02X}", u32::from(character));
         } else {
             path.push(character);
         }
     }
     if matches!(text, "" | "." | "..") {
-        path.push(';');
+        path.push_str("%FF");
     }
 }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tidegate_envoy::proto::Code::{Ok as Pass, OverLimit as Over, Unknown};
@@ -249,6 +250,61 @@ async fn any_value_is_a_key_and_nothing_else() {
     }
     // No value has had the limit of the others.
     assert_eq!(codes(&channel, "odd", &[("k", "v"), ("..", "key")], 3).await, [Pass, Pass, Over]);
+}
+
+/// Values and what a rule's path has for them, as the page says. Each has a rule of its own here.
+#[tokio::test]
+async fn no_value_reaches_the_rule_of_another() {
+    let values = [
+        ("", "%FF"),
+        (".", ".%FF"),
+        ("..", "..%FF"),
+        (";", ";"),
+        (".;", ".;"),
+        ("..;", "..;"),
+        ("\u{ff}", "\u{ff}"),
+        ("%FF", "%25FF"),
+        (".%FF", ".%25FF"),
+        ("%", "%25"),
+        ("%2e", "%252e"),
+        ("/", "%2F"),
+        ("//", "%2F%2F"),
+        ("%2F", "%252F"),
+        ("a/b", "a%2Fb"),
+        ("\\", "%5C"),
+        ("%5C", "%255C"),
+        ("?", "%3F"),
+        ("#", "%23"),
+        ("a", "a"),
+        ("A", "A"),
+        ("%41", "%2541"),
+        ("\u{e9}", "\u{e9}"),
+        ("%C3%A9", "%25C3%25A9"),
+        (" ", " "),
+        ("%20", "%2520"),
+        ("+", "+"),
+        ("{key}", "%7Bkey%7D"),
+        ("*", "%2A"),
+        ("\"", "%22"),
+        ("\0", "%00"),
+        ("%00", "%2500"),
+        ("...", "..."),
+    ];
+    let mut rules = String::from("dimensions = [\"key\"]\n");
+    for (nth, (_, written)) in values.iter().enumerate() {
+        let path = format!("/odd/key/{written}");
+        let _ = write!(
+            rules,
+            "[limits.l{nth}]\nquotas = [{{ algorithm = \"sliding_log\", limit = 9, window_ms = 1000, by = \"global\" }}]\n"
+        );
+        let _ = write!(rules, "[[rules]]\npath = {path:?}\nlimits = [\"l{nth}\"]\n");
+    }
+    let channel = serve(RateLimitService::new(gate(&rules)).unwrap()).await;
+    for (nth, (value, _)) in values.iter().enumerate() {
+        let response = ask(&channel, request("odd", &[&[("key", value)]])).await.unwrap();
+        let name = response.statuses[0].current_limit.as_ref().map(|limit| limit.name.as_str());
+        assert_eq!(name, Some(&*format!("l{nth}")), "{value:?}");
+    }
 }
 
 #[tokio::test]
