@@ -365,3 +365,27 @@ test("statements that never end keep no others waiting", async () => {
   for (const until = Date.now() + 10_000; Date.now() < until && (await tidegate.limit("other")).error; );
   assert.equal((await tidegate.limit("other")).outcome, "allowed");
 });
+
+test("while the database is silent, no write is kept that nobody waits for, and none of them is made later", async () => {
+  const [policy, asked] = [policyOf(10), []];
+  let silent = true;
+  const client = {
+    query: (text, values) => {
+      asked.push(values);
+      return silent ? new Promise(() => undefined) : pool.query(text, values);
+    },
+  };
+  const tidegate = on(client, policy, { deadlineMs: 50, failMode: "closed" });
+  for (let round = 0; round < 20; round++) {
+    const verdicts = await Promise.all(times(50, (nth) => tidegate.limit(`user:${round}-${nth}`)));
+    assert.ok(verdicts.every(({ allowed, error }) => !allowed && ["timeout", "contended"].includes(error.kind)));
+  }
+  silent = false;
+  asked.length = 0;
+  // The turns of the silent statements end after a second.
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  const later = asked.flat().join(" ").match(/user:\d+-\d+/g) ?? [];
+  assert.ok(later.length < 400, `${later.length} of some 1,000 writes were made later`);
+  assert.equal((await tidegate.limit("user:after")).outcome, "allowed");
+  assert.ok(asked.flat().join(" ").includes("user:after"));
+});

@@ -20,6 +20,9 @@ export interface StoreOptions extends Options {
   minTtlMs?: number | undefined;
 }
 
+/** The deadline of a call, unless the options have another. */
+export const DEADLINE_MS = 2_000;
+
 /** A limiter on a store with conditional writes. */
 export abstract class VersionedLimiter extends CachingLimiter {
   constructor(options: StoreOptions) {
@@ -34,7 +37,7 @@ export abstract class VersionedLimiter extends CachingLimiter {
       queue: REQUESTS_ARE_APART ? undefined : new Queue(),
     };
     const name = typeof store.name === "string" ? store.name : "store";
-    const ready = { ...common(fields, 2_000), ...(use.queue && { queue: use.queue }) };
+    const ready = { ...common(fields, DEADLINE_MS), ...(use.queue && { queue: use.queue }) };
     super(ready, versioned(!store.staleReads, use.remembers), Core, (core) => new Versioned(name, core, store, use));
   }
 }

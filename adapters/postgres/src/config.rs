@@ -50,7 +50,8 @@ impl Config {
         Ok(Self::from(parsed))
     }
 
-    /// Sets the longest time that a call may take. To open a connection takes as long again at most.
+    /// Sets the longest time that a call may take. To open a connection takes as long again at most, and so does a wait for the call of
+    /// others: of the same key, or of all [connections](Self::connections).
     #[must_use]
     pub const fn deadline(mut self, deadline: Millis) -> Self {
         self.deadline = deadline;

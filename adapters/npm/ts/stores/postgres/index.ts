@@ -1,7 +1,7 @@
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { COMMON, type Options } from "../../options.js";
-import { VersionedLimiter } from "../../versioned_limiter.js";
+import { DEADLINE_MS, VersionedLimiter } from "../../versioned_limiter.js";
 import { creation, expired, type PostgresClient, Table, tableName } from "./table.js";
 
 export * from "../../store_exports.js";
@@ -42,7 +42,7 @@ export class Tidegate extends VersionedLimiter {
   constructor(options: PostgresOptions) {
     const fields = new Fields(options, "", [...COMMON, "client", "table", "durable", "prepared", "remember", "minTtlMs"]);
     const client = checked(fields.need("client", fields.get("client"), CLIENTS));
-    const table = new Table(client, tableName(fields.text("table", "limits.tidegate")), fields.flag("durable") ?? false, fields.flag("prepared"));
+    const table = new Table(client, tableName(fields.text("table", "limits.tidegate")), fields.flag("durable") ?? false, fields.whole("deadlineMs") ?? DEADLINE_MS, fields.flag("prepared"));
     const { client: _, table: __, durable: ___, prepared: ____, remember = true, ...others } = options;
     super({ ...others, remember, store: table });
   }

@@ -100,7 +100,8 @@ export class Table implements VersionedStore {
   /** Where in the table the next sweep begins: at its begin, 0, to its end, 1. */
   #swept = Math.random();
 
-  constructor(client: PostgresClient, table: string, durable: boolean, prepared = prepares(client)) {
+  /** After `deadlineMs`, a limiter gives a call up, and after as long again one that has waited for another's answer. */
+  constructor(client: PostgresClient, table: string, durable: boolean, deadlineMs: number, prepared = prepares(client)) {
     this.#client = client;
     this.#table = table;
     // The lock has a statement that came too late see what it has waited for, and not its snapshot from before.
@@ -115,7 +116,7 @@ export class Table implements VersionedStore {
     this.#write = writing(table, commit);
     // A name of its own for each text: a pooler may give this connection's next statement to a session in which another client has prepared.
     if (prepared) this.#prepared = `tidegate-${sha256(new TextEncoder().encode(this.#write)).slice(0, 40)}`;
-    this.#writes = new Writes((write) => this.#one(write), (writes) => this.#all(writes), (thrown) => /^(22|23)/.test(codeOf(thrown)));
+    this.#writes = new Writes((write) => this.#one(write), (writes) => this.#all(writes), (thrown) => /^(22|23)/.test(codeOf(thrown)), 2 * deadlineMs);
     this.#delete = `DELETE FROM ${table} WHERE name = $1`;
     const pages = `SELECT greatest(pg_relation_size('${table}'::regclass) / current_setting('block_size')::bigint, 1) AS pages`;
     const at = (more: number) => `(SELECT format('(%s,0)', floor($1::float8 * pages)::bigint + ${more})::tid FROM place)`;

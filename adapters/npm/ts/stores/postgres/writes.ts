@@ -1,6 +1,7 @@
 // Writes of different keys that come at the same time, which one statement makes.
 
 import { REQUESTS_ARE_APART } from "../../calls.js";
+import { TidegateError } from "../../error.js";
 
 /** A write over a state, or over nothing. States are digits. */
 export interface Write {
@@ -20,7 +21,7 @@ const [AT_ONCE, TOGETHER] = [4, 64];
 const TURN_MS_MAX = 1_000;
 
 /** A write that waits, and how to tell what has become of it. */
-type Waiting = { readonly write: Write; readonly resolve: (written: Written) => void; readonly reject: (thrown: unknown) => void };
+type Waiting = { readonly write: Write; readonly since: number; readonly resolve: (written: Written) => void; readonly reject: (thrown: unknown) => void };
 
 /** Sends a write at once while few are under way. Those that come meanwhile go together. */
 export class Writes {
@@ -28,18 +29,29 @@ export class Writes {
   readonly #all: (writes: readonly Write[]) => Promise<readonly Written[]>;
   /** Whether what has been thrown can be the fault of one write, and has undone all. */
   readonly #isOfOne: (thrown: unknown) => boolean;
+  readonly #waitMsMax: number;
   #waiting: Waiting[] = [];
   #underWay = 0;
 
-  constructor(one: (write: Write) => Promise<Written>, all: (writes: readonly Write[]) => Promise<readonly Written[]>, isOfOne: (thrown: unknown) => boolean) {
-    [this.#one, this.#all, this.#isOfOne] = [one, all, isOfOne];
+  /** After `waitMsMax`, nobody waits for a write any more. */
+  constructor(one: (write: Write) => Promise<Written>, all: (writes: readonly Write[]) => Promise<readonly Written[]>, isOfOne: (thrown: unknown) => boolean, waitMsMax: number) {
+    [this.#one, this.#all, this.#isOfOne, this.#waitMsMax] = [one, all, isOfOne, waitMsMax];
   }
 
   make(write: Write): Promise<Written> {
     // No request may wait for another's call there.
     if (REQUESTS_ARE_APART) return this.#one(write);
     if (this.#underWay < AT_ONCE) return this.#turn(() => this.#one(write));
-    return new Promise((resolve, reject) => this.#waiting.push({ write, resolve, reject }));
+    this.#giveUp();
+    return new Promise((resolve, reject) => this.#waiting.push({ write, since: performance.now(), resolve, reject }));
+  }
+
+  /** Makes none of the writes that nobody waits for: while the database is silent, they would be more and more. */
+  #giveUp(): void {
+    const until = performance.now() - this.#waitMsMax;
+    const kept = this.#waiting.findIndex(({ since }) => since > until);
+    const late = this.#waiting.splice(0, kept < 0 ? this.#waiting.length : kept);
+    for (const { reject } of late) reject(new TidegateError("contended", "other writes kept this one from being made; nothing was charged"));
   }
 
   async #turn<T>(send: () => Promise<T>): Promise<T> {
@@ -63,6 +75,7 @@ export class Writes {
 
   /** The next ones, of one name only once. */
   #next(): Waiting[] {
+    this.#giveUp();
     const [next, later, names] = [[] as Waiting[], [] as Waiting[], new Set<string>()];
     for (const waiting of this.#waiting) {
       const { name } = waiting.write;
