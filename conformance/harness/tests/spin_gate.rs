@@ -1,5 +1,6 @@
 //! Tests of the gate in front of an app that knows nothing of it, composed as Spin does, on our host.
 
+use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tempfile::TempDir;
 use tidegate_harness::target::spin::Host;
+use tidegate_harness::target::workspace;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -69,35 +71,33 @@ impl App {
     }
 
     async fn start_inheriting(inherited: &str, rules: Option<&str>, variables: &[(&str, &str)]) -> Result<Self> {
+        let files = if rules.is_some() { r#"files = ["tidegate.toml"]"# } else { "" };
+        let manifest = format!(
+            r#"
+            [[trigger.http]]
+            route = "/..."
+            component = "app"
+            dependencies.middleware = [{{ component = "gate", inherit_configuration = {inherited} }}]
+            [component.app]
+            source = "app.wasm"
+            key_value_stores = ["default"]
+            allowed_outbound_hosts = ["redis://127.0.0.1:*"]
+            {files}
+            [component.gate]
+            source = "gate.wasm"
+            "#
+        );
+        Self::start_as(&manifest, rules, variables).await
+    }
+
+    /// Starts the app that a manifest describes, but for its first lines.
+    async fn start_as(described: &str, rules: Option<&str>, variables: &[(&str, &str)]) -> Result<Self> {
         let folder = TempDir::new()?;
-        let files = if let Some(rules) = rules {
-            std::fs::write(folder.path().join("tidegate.toml"), rules)?;
-            r#"files = ["tidegate.toml"]"#
-        } else {
-            ""
-        };
+        if let Some(rules) = rules {
+            fs::write(folder.path().join("tidegate.toml"), rules)?;
+        }
         let manifest = folder.path().join("spin.toml");
-        std::fs::write(
-            &manifest,
-            format!(
-                r#"
-                spin_manifest_version = 2
-                [application]
-                name = "behind"
-                [[trigger.http]]
-                route = "/..."
-                component = "app"
-                dependencies.middleware = [{{ component = "gate", inherit_configuration = {inherited} }}]
-                [component.app]
-                source = "app.wasm"
-                key_value_stores = ["default"]
-                allowed_outbound_hosts = ["redis://127.0.0.1:*"]
-                {files}
-                [component.gate]
-                source = "gate.wasm"
-                "#
-            ),
-        )?;
+        fs::write(&manifest, format!("spin_manifest_version = 2\n[application]\nname = \"behind\"\n{described}"))?;
         let variables: Vec<_> = variables.iter().map(|(name, value)| format!("--variable={name}={value}")).collect();
         let host = Host::start_composed(Some(GATE), APP, &manifest.display().to_string(), &variables).await?;
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
@@ -204,6 +204,23 @@ async fn a_client_cannot_choose_its_address() -> Result<()> {
         }
         assert_eq!(app.send(request, Bytes::new()).await?.status, status, "{forged}");
     }
+    Ok(())
+}
+
+/// The page's rules and its part of a manifest limit the app as they are printed.
+#[tokio::test]
+async fn what_the_page_prints_limits_the_app() -> Result<()> {
+    let page = fs::read_to_string(workspace().join("adapters/spin/README.md"))?;
+    let part = page.split("## A gate in front of any component").nth(1).ok_or("no such part")?;
+    let mut blocks = part.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap_or_default());
+    let (rules, manifest) = (blocks.next().ok_or("no rules")?, blocks.next().ok_or("no manifest")?);
+    assert!(rules.contains("limit = 5") && manifest.contains("dependencies.middleware"), "{rules}{manifest}");
+    let app = App::start_as(manifest, Some(rules), &[]).await?;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(app.get("/").await?.status);
+    }
+    assert_eq!(statuses, [201, 201, 201, 201, 201, 429]);
     Ok(())
 }
 
