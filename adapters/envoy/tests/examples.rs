@@ -252,6 +252,22 @@ async fn any_value_is_a_key_and_nothing_else() {
     assert_eq!(codes(&channel, "odd", &[("k", "v"), ("..", "key")], 3).await, [Pass, Pass, Over]);
 }
 
+/// The rules of the page, and the file that its first command names, as they are printed.
+#[tokio::test]
+async fn what_the_page_prints_limits_descriptors() {
+    let page = include_str!("../README.md");
+    let printed = page.split("```toml\n").nth(1).and_then(|block| block.split("```").next()).unwrap();
+    let channel = serve(RateLimitService::new(gate(printed)).unwrap()).await;
+    let entries = [("message_type", "marketing"), ("to_number", "555")];
+    assert_eq!(codes(&channel, "messaging", &entries, 6).await, [Pass, Pass, Pass, Pass, Pass, Over]);
+    assert!(page.contains("--rules adapters/envoy/examples/rules.toml"));
+    let channel = serve(RateLimitService::new(gate(include_str!("../examples/rules.toml"))).unwrap()).await;
+    let (upload, address) = ([("route", "upload"), ("tenant", "a")], [("remote_address", "192.0.2.1")]);
+    // The clock is real: a second more is a fifth of the bucket, or another window.
+    assert!((100..=120).contains(&burst(&channel, &request("edge", &[&upload]), 150).await));
+    assert!((10..=20).contains(&burst(&channel, &request("edge", &[&address]), 25).await));
+}
+
 /// Values and what a rule's path has for them, as the page says. Each has a rule of its own here.
 #[tokio::test]
 async fn no_value_reaches_the_rule_of_another() {
