@@ -56,7 +56,7 @@ impl Growth {
         let cost = |value: f64| if unit.more_is_better() { 1.0 / value } else { value };
         let points: Vec<_> =
             places.iter().map(|((_, place), _, value)| (f64::from(*place).ln(), cost(*value).ln())).collect();
-        // Two of one are not more than two: so n * log n has its place for a start of 1, too.
+        // The logarithm of 1 is 0, of which nothing is a multiple, so that of 2 stands in for it.
         let n_log_n = |place: u32| f64::from(place) * f64::from(place).max(2.0).log2();
         Some(Self {
             group: group.into(),

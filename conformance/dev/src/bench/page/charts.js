@@ -67,7 +67,9 @@ function lines(measurements) {
       ...points.map(([nth, one, series]) => mark(which, x(nth), y(series.median), `${place(one)[1]}: ${told(series, unit)}`)));
   }
   const about = sorted.map((one) => `${place(one)[1]}: ${both(one).map(([which, series]) => `${which} ${told(series, unit)}`).join(", ")}`).join("; ");
-  return h("figure", {}, h("figcaption", {}, sorted[0].name), legend(sorted[0]), svg(width, height, `${sorted[0].name}. ${about}`, ...parts, ...drawn));
+  const grows = bench.growth?.find(({ group, name }) => group === sorted[0].group && name === sorted[0].name);
+  const exponent = grows && h("small", {}, ` costs n^${grows.exponent.toFixed(2)}${grows.at_most_n_log_n ? "" : ", which is more than n log n"}`);
+  return h("figure", {}, h("figcaption", {}, sorted[0].name, exponent), legend(sorted[0]), svg(width, height, `${sorted[0].name}. ${about}`, ...parts, ...drawn));
 }
 
 /** The median with its spread, in words. */
