@@ -14,6 +14,8 @@ const LIMIT: u64 = 10;
 const WINDOW: Millis = Millis::from_secs(3_600);
 /// Long enough for all cases, and short enough to wait for.
 const TTL: Duration = Duration::from_secs(2);
+/// How long the caller waits. limitador reads the wall clock.
+const WAIT: Duration = Duration::from_secs(3);
 const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
 /// What a caller does, and then sends requests of cost 1, of which some pass.
@@ -56,7 +58,7 @@ async fn by_limitador(steps: &[Step]) -> Result<usize, Box<dyn Error>> {
         match step {
             Estimate(units) => held = limiter.reserve(&"api".into(), &context, *units, Some(TTL))?.reservation_id,
             Actual(units) => _ = limiter.commit_reservation(&"api".into(), &context, held.as_ref(), *units)?,
-            Wait => tokio::time::sleep(TTL * 3 / 2).await,
+            Wait => tokio::time::sleep(WAIT).await,
         }
     }
     // Each one is reserved, too: what only counts does not see what is held.
@@ -73,20 +75,20 @@ async fn by_limitador(steps: &[Step]) -> Result<usize, Box<dyn Error>> {
 
 async fn by_tidegate(steps: &[Step]) -> Result<usize, Box<dyn Error>> {
     let policy = Policy::new("api", [Quota::fixed_window(LIMIT, WINDOW)?])?;
-    let (limiter, key, token) = (MemoryLimiter::new(), Key::new("1"), "request-1");
+    let (limiter, key, token, mut now) = (MemoryLimiter::new(), Key::new("1"), "request-1", NOW);
     for step in steps {
         match step {
             Estimate(units) => {
-                let check = Check::new(&policy, &key, NOW).cost(*units).idempotent(token, WINDOW);
+                let check = Check::new(&policy, &key, now).cost(*units).idempotent(token, WINDOW);
                 _ = limiter.check(check).await?;
             }
-            Actual(units) => _ = limiter.settle(Settle::new(&policy, &key, token, *units, NOW)).await?,
-            Wait => tokio::time::sleep(TTL * 3 / 2).await,
+            Actual(units) => _ = limiter.settle(Settle::new(&policy, &key, token, *units, now)).await?,
+            Wait => now = now + Millis::from_secs(WAIT.as_secs()),
         }
     }
     let mut passed = 0;
     for _ in 0..20 {
-        passed += usize::from(limiter.check(Check::new(&policy, &key, NOW)).await?.is_allowed());
+        passed += usize::from(limiter.check(Check::new(&policy, &key, now)).await?.is_allowed());
     }
     Ok(passed)
 }
