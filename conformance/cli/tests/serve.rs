@@ -322,6 +322,12 @@ limits = ["lent"]
         assert_eq!(code(&channel, asked.clone()).await, Over);
         fs::write(&server.rules, more.replace("limit = 3,", "limit = 4,")).unwrap();
         until("read again", || async { code(&channel, asked.clone()).await == Pass }).await;
+        // A file that is gone is told once, and not each time that it is looked for, which is every five seconds.
+        fs::remove_file(&server.rules).unwrap();
+        until("a message", || async { server.said().matches("the rules stay as they were").count() == 2 }).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(server.said().matches("the rules stay as they were").count(), 2, "{}", server.said());
+        assert_eq!(code(&channel, asked).await, Over);
     }
 
     #[tokio::test(flavor = "multi_thread")]

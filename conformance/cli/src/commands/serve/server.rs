@@ -83,11 +83,13 @@ async fn reload_until_stopped(
     [mut hangup, mut terminate, mut interrupt]: [Signal; 3],
 ) -> Result<(), Failure> {
     let (mut known, mut tick, file) = (text(&args.rules)?, time::interval(REREAD), args.rules.display());
+    // A file that is gone stays so for a while.
+    let mut told = String::new();
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Err(Failure::Interrupted),
-            _ = hangup.recv() => {}
+            _ = hangup.recv() => told.clear(),
             _ = tick.tick() => count_shadows(gate),
         }
         let found = text(&args.rules);
@@ -101,8 +103,15 @@ async fn reload_until_stopped(
         let outcome = if reloaded.is_ok() { "ok" } else { "failed" };
         counter!("tidegate_reloads_total", "outcome" => outcome).increment(1);
         match reloaded {
-            Err(Failure::Usage(error)) => errln!("{error}; the rules stay as they were"),
-            _ => outln!("{file}: read again"),
+            Err(Failure::Usage(error)) if error == told => {}
+            Err(Failure::Usage(error)) => {
+                errln!("{error}; the rules stay as they were");
+                told = error;
+            }
+            _ => {
+                outln!("{file}: read again");
+                told.clear();
+            }
         }
     }
 }
