@@ -222,7 +222,7 @@ describe("PostgreSQL", { concurrency: 3 }, async () => {
         import pg from "pg";
         import { Table } from "../../modules/stores/postgres/table.js";
         const pool = new pg.Pool({ connectionString: ${JSON.stringify(server.url)} });
-        export default new Table(pool, "tidegate", ${durable});
+        export default new Table(pool, "tidegate", ${durable}, 10_000);
         export const close = () => pool.end();`;
       const file = path.join(folder, `postgres-${durable}.mjs`);
       writeFileSync(file, text);
