@@ -15,8 +15,13 @@ const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
 /** What has an escape in the normal form, or is one. */
 const ESCAPED = /[^!$&-;=@-_a-z|~]/;
 
-/** Characters that need an escape. */
-const RAW = /[^!$-;=@-_a-z|~]+/gi;
+/** Each byte as it is written: with an escape, unless it needs none or begins one. */
+const WRITTEN = Array.from({ length: 256 }, (_, byte) => {
+  const character = String.fromCharCode(byte);
+  return /[!$-;=@-_a-z|~]/i.test(character) ? character : `%${(256 + byte).toString(16).slice(1).toUpperCase()}`;
+});
+
+const encoder = new TextEncoder();
 
 /** What may be the escapes of a character outside ASCII. */
 const CHARACTER = /%[cd][\da-f]%[89ab][\da-f]|%e[\da-f](?:%[89ab][\da-f]){2}|%f[0-7](?:%[89ab][\da-f]){3}/gi;
@@ -200,14 +205,18 @@ function dots(segment: string): number {
 
 /** A path with an escape for each character that needs one, and with its own escapes as they are. */
 function withEscapes(path: string): string {
-  return path.replace(RAW, (text) => encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd")));
+  let out = "";
+  // A lone surrogate becomes the replacement character.
+  for (const byte of encoder.encode(path)) out += WRITTEN[byte];
+  return out;
 }
 
 /** A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is. */
 function normal(segment: string): string {
   if (!ESCAPED.test(segment)) return segment;
-  return withEscapes(segment).replace(/%[\da-f]{2}/gi, (found) => {
+  const own = segment.replace(/%[\da-f]{2}/gi, (found) => {
     const character = String.fromCharCode(parseInt(found.slice(1), 16));
     return /[!$&-.0-;=@-[\]-_a-z|~]/.test(character) ? character : found.toUpperCase();
   });
+  return withEscapes(own);
 }
