@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tidegate_core::{Error, Millis};
+use tidegate_remote::Deadline;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
@@ -13,7 +14,6 @@ use tokio_postgres::{Client, Row, Statement as Prepared};
 
 use crate::config::Config;
 use crate::connections::{Connections, query_typed};
-use crate::deadline::Deadline;
 use crate::error;
 use crate::statement::{COUNT, Statement};
 use crate::tls::Tls;

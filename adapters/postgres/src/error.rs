@@ -80,16 +80,22 @@ pub(crate) fn not_connected(error: tokio_postgres::Error) -> Error {
     if error.code().is_some() {
         return from_postgres(error);
     }
-    /// `ENFILE` and `EMFILE`, or `WSAEMFILE`.
-    const FILES: &[i32] = if cfg!(windows) { &[10_024] } else { &[23, 24] };
-    let cause = io_error(&error);
-    let (kind, what) = match cause.map(|cause| (cause.raw_os_error(), cause)) {
-        Some((Some(code), _)) if FILES.contains(&code) => {
-            (ErrorKind::Contended, "cannot connect, because too many files are open (ulimit -n); nothing was charged")
-        }
-        Some(_) => (ErrorKind::Unavailable, "cannot connect; nothing was charged"),
-        None if error.is_closed() => (ErrorKind::Unavailable, "cannot connect; nothing was charged"),
-        None => (ErrorKind::Refused, "cannot connect with these settings; nothing was charged"),
+    if let Some(known) = tidegate_remote::not_connected("postgres", &error) {
+        return known.with_source(error);
+    }
+    // The client has no other mark of it.
+    if error.source().is_some_and(|cause| cause.to_string() == "server does not support TLS") {
+        const NO_TLS: &str = "the server offers no TLS: set ssl = on there; sslmode=require sends nothing without";
+        return Error::new(
+            ErrorKind::Refused,
+            format!("postgres: cannot connect, because {NO_TLS}; nothing was charged"),
+        )
+        .with_source(error);
+    }
+    let (kind, what) = if io_error(&error).is_some() || error.is_closed() {
+        (ErrorKind::Unavailable, "cannot connect; nothing was charged")
+    } else {
+        (ErrorKind::Refused, "cannot connect with these settings; nothing was charged")
     };
     Error::new(kind, format!("postgres: {what}")).with_source(error)
 }

@@ -4,7 +4,6 @@
 mod config;
 mod connection;
 mod connections;
-mod deadline;
 mod error;
 mod statement;
 mod store;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tidegate_core::store::{RememberingLimiter, Swap, Swapped, Versioned, VersionedLimiter, VersionedValue};
 use tidegate_core::{Capabilities, Dimensions, Error, ErrorKind, Millis};
+use tidegate_remote::{Deadline, Progress};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::config::{Config, check_deadline};
 use crate::connection::Own;
 use crate::connections::Connections;
-use crate::deadline::{Deadline, Progress};
 use crate::error;
 use crate::statement::{COUNT, CREATE_TABLE, DURABLE, QUICK, Statement, Statements};
 use crate::sweep::{Sweep, drawn};
@@ -169,7 +169,7 @@ impl<C: Connections> Shared<C> {
     /// Runs a statement, and returns the first row.
     async fn ask(&self, statement: Statement, parameters: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error> {
         let connection = self.connections.get(self.deadline).await?;
-        let (start, deadline) = (self.progress.count(), Deadline::after(self.deadline));
+        let (start, deadline) = (self.progress.start(), Deadline::after(self.deadline));
         match deadline.until(self.connections.query(&connection, statement, parameters)).await {
             Ok(Ok(rows)) => {
                 self.progress.answered();
@@ -183,7 +183,7 @@ impl<C: Connections> Shared<C> {
             }
             Err(missed) => {
                 self.connections.distrust(&connection);
-                Err(self.progress.late(start, missed.error(error::timeout(self.deadline))))
+                Err(self.progress.failed(start, missed.error(error::timeout(self.deadline))))
             }
         }
     }
@@ -218,10 +218,10 @@ impl<C: Connections> Shared<C> {
 
     /// What has become of a write that waits for others. They end by their deadline, and its own begins then.
     async fn told(&self, told: writes::Told) -> Result<Written, Error> {
-        let (start, longest) = (self.progress.count(), Millis::new(2 * self.deadline.get()));
+        let (start, longest) = (self.progress.start(), Millis::new(2 * self.deadline.get()));
         match Deadline::after(longest).until(told).await {
             Ok(told) => told.unwrap_or_else(|_| Err(error::ended())),
-            Err(missed) => Err(self.progress.late(start, missed.error(error::timeout(longest)))),
+            Err(missed) => Err(self.progress.failed(start, missed.error(error::timeout(longest)))),
         }
     }
 

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tidegate_core::{Error, Millis};
+use tidegate_remote::{Deadline, Missed, Progress, Start};
 use tokio::time::Instant;
 
 use crate::batch::InFlight;
 use crate::config::Config;
-use crate::deadline::{Deadline, Missed};
 use crate::dial::{Client, Connection};
 use crate::error;
 use crate::eviction::EvictionCheck;
-use crate::overload::{Progress, Start};
 
 /// The largest number of calls in flight. Without a bound, a flood of requests would wait for its deadline in memory, and
 /// its calls would look like those to a server that is down.

@@ -4,13 +4,12 @@ use redis::{ErrorKind as RedisKind, RedisError};
 use tidegate_core::{Error, ErrorKind, Millis};
 
 use crate::answered::kind_of;
-use crate::overload::no_files_left;
 use crate::refusal::is_of_too_many;
 
 /// The connection could not be opened.
 pub(crate) fn not_connected(error: RedisError) -> Error {
-    if let Some(contended) = no_files_left("redis", &error) {
-        return contended.with_source(error);
+    if let Some(known) = tidegate_remote::not_connected("redis", &error) {
+        return known.with_source(error);
     }
     let refused = matches!(error.kind(), RedisKind::AuthenticationFailed | RedisKind::InvalidClientConfig)
         || error.code().is_some_and(|code| kind_of(code, "") == ErrorKind::Refused);

@@ -12,8 +12,6 @@ mod cluster;
 mod config;
 #[cfg(feature = "resp")]
 mod connection;
-#[cfg(any(feature = "resp", all(feature = "rest", not(target_arch = "wasm32"))))]
-mod deadline;
 #[cfg(feature = "resp")]
 mod dial;
 #[cfg(feature = "resp")]
@@ -24,8 +22,6 @@ mod eviction;
 mod explain;
 mod names;
 mod over;
-#[cfg(any(feature = "resp", feature = "rest"))]
-mod overload;
 #[cfg(feature = "resp")]
 mod refusal;
 #[cfg(feature = "rest")]
@@ -42,8 +38,6 @@ mod state;
 mod store;
 #[cfg(feature = "tls-rustls")]
 mod tls;
-#[cfg(any(feature = "tls-rustls", all(feature = "rest", not(target_arch = "wasm32"))))]
-mod trust;
 
 #[cfg(feature = "resp")]
 pub use config::Config;

@@ -7,16 +7,15 @@ use redis::{Cmd, ServerError, ServerErrorKind, Value};
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Capabilities, Dimensions, Error, Key, Operation, Policy};
+use tidegate_remote::{Deadline, Start};
 
 use crate::answered::answered;
 use crate::call::Call;
 use crate::config::Config;
 use crate::connection::Links;
-use crate::deadline::Deadline;
 use crate::error;
 use crate::explain::Explanation;
 use crate::names::state_keys;
-use crate::overload::Start;
 use crate::script::Script;
 use crate::scripts::{Carrier, Command, Scripts};
 

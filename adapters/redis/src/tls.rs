@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use redis::{ConnectionAddr, RedisError};
 use tidegate_core::Error;
+use tidegate_remote::{client_config, system_certificates};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
-
-use crate::trust;
 
 /// Wraps streams in TLS if the address asks for it.
 pub(crate) struct Connector(Option<TlsConnector>);
@@ -18,7 +17,7 @@ impl Connector {
     pub(crate) fn new(address: &ConnectionAddr) -> Result<Self, Error> {
         match address {
             ConnectionAddr::TcpTls { .. } => {
-                let config = trust::client_config(trust::system_certificates()?)?;
+                let config = client_config(system_certificates()?)?;
                 Ok(Self(Some(Arc::new(config).into())))
             }
             _ => Ok(Self(None)),

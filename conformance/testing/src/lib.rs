@@ -5,6 +5,7 @@
 
 pub mod balances;
 mod builders;
+pub mod certificates;
 pub mod crowd;
 mod histories;
 mod log;

@@ -8,4 +8,5 @@ mod failures;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;
+mod tls;
 mod together;

@@ -62,14 +62,24 @@ impl Server {
         Self::start_with(&["fsync=off"])
     }
 
+    /// A server with the certificate `host.crt` of a folder.
+    pub fn start_with_tls(dir: &Path) -> Self {
+        given_to_server(dir);
+        let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        let (certificate, key) = (file("host.crt"), file("host.key"));
+        Self::start_with(&[
+            "fsync=off",
+            "ssl=on",
+            &format!("ssl_cert_file={certificate}"),
+            &format!("ssl_key_file={key}"),
+        ])
+    }
+
     /// A server with these settings.
     pub fn start_with(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("password"), PASSWORD).unwrap();
-        if is_root() {
-            chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-            chown(dir.path().join("password"), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
+        given_to_server(dir.path());
         let made = program("initdb")
             .args(["--username", "tidegate", "--pwfile", "password", "--auth", "scram-sha-256"])
             .args(["--no-sync", "--encoding", "UTF8", "--locale", "C", "data"])
@@ -175,6 +185,16 @@ impl Drop for Server {
         self.halt(false);
         self.signal("QUIT");
         let _ = self.process.wait();
+    }
+}
+
+/// Has a folder and its files belong to whom the server runs as.
+pub fn given_to_server(dir: &Path) {
+    if is_root() {
+        chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+        for entry in dir.read_dir().unwrap() {
+            chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use tidegate_core::internal::Quoted;
 use tidegate_core::{Error, ErrorKind, Millis};
+use tidegate_remote::{not_connected, overloaded};
 
 use super::transport::NoAnswer;
-use crate::overload::{no_files_left, overloaded};
 
 /// The request got no answer.
 pub(crate) fn no_answer(name: &str, why: NoAnswer, deadline: Millis) -> Error {
     match why {
-        NoAnswer::NotConnected(source) => no_files_left(name, &*source)
+        NoAnswer::NotConnected(source) => not_connected(name, &*source)
             .unwrap_or_else(|| {
                 Error::new(ErrorKind::Unavailable, format!("{name}: cannot connect; nothing was charged"))
             })

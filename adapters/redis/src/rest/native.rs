@@ -6,15 +6,14 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tidegate_core::{Error, ErrorKind, Millis};
+use tidegate_remote::{Deadline, Missed, client_config, system_certificates};
 use tokio::sync::Semaphore;
 use tokio_rustls::rustls::RootCertStore;
 
 use super::ANSWER_LEN_MAX;
 use super::config::RestConfig;
 use super::transport::{NoAnswer, Response, Transport};
-use crate::deadline::{Deadline, Missed};
 use crate::settings::invalid;
-use crate::trust;
 
 /// The field in which Upstash reports how far a request's writes have been replicated.
 const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
@@ -35,9 +34,9 @@ pub struct Native {
 impl Native {
     pub(crate) fn new(config: &RestConfig) -> Result<Self, Error> {
         let url = Url::parse(&config.url).map_err(|_| invalid("url: no URL; write https://<database>.upstash.io"))?;
-        let roots = if url.scheme() == "https" { trust::system_certificates()? } else { RootCertStore::empty() };
+        let roots = if url.scheme() == "https" { system_certificates()? } else { RootCertStore::empty() };
         let client = Client::builder()
-            .tls_backend_preconfigured(trust::client_config(roots)?)
+            .tls_backend_preconfigured(client_config(roots)?)
             .default_headers(headers(config)?)
             .redirect(Policy::none())
             .retry(reqwest::retry::never())

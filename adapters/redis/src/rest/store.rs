@@ -7,6 +7,7 @@ use tidegate_core::internal::Batches;
 use tidegate_core::lending::Lease;
 use tidegate_core::store::{Applied, Atomic, AtomicLimiter, LendingLimiter};
 use tidegate_core::{Capabilities, Error, Operation};
+use tidegate_remote::{Progress, Start};
 
 use super::config::RestConfig;
 use super::json::{self, Reply};
@@ -16,7 +17,6 @@ use super::transport::Transport;
 use super::{error, reply};
 use crate::answered::refused;
 use crate::call::Call;
-use crate::overload::{Progress, Start};
 use crate::script::{Script, batch_script, batch_sha1};
 use crate::scripts::{Carrier, Command, Scripts};
 

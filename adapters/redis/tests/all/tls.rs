@@ -3,19 +3,13 @@
 #![cfg(feature = "tls-rustls")]
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::support::{Server, free_port};
 use tidegate_core::{Check, Error, ErrorKind, Limiter, LimiterExt};
 use tidegate_redis::{Config, Redis};
+use tidegate_testing::certificates::{authority, certificate};
 use tidegate_testing::{NOW, bucket, key};
-
-fn openssl(dir: &Path, arguments: &[&str]) {
-    let status =
-        Command::new("openssl").args(arguments).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(status.expect("this test needs openssl: apt-get install openssl").success());
-}
 
 #[test]
 fn only_a_trusted_certificate_is_accepted() {
@@ -23,22 +17,9 @@ fn only_a_trusted_certificate_is_accepted() {
         return one_check(&tls_port, &expected);
     }
     let dir = tempfile::tempdir().unwrap();
-    let request = |name: &str, subject: &str| {
-        let (key, request) = (format!("{name}.key"), format!("{name}.csr"));
-        openssl(
-            dir.path(),
-            &["req", "-newkey", "rsa:2048", "-nodes", "-keyout", &key, "-out", &request, "-subj", subject],
-        );
-    };
-    for authority in ["ca", "other"] {
-        request(authority, "/CN=test");
-        let (key, csr, crt) = (format!("{authority}.key"), format!("{authority}.csr"), format!("{authority}.crt"));
-        openssl(dir.path(), &["x509", "-req", "-in", &csr, "-signkey", &key, "-out", &crt]);
-    }
-    request("host", "/CN=localhost");
-    std::fs::write(dir.path().join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    let issue = "x509 -req -in host.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out host.crt -extfile names";
-    openssl(dir.path(), &issue.split(' ').collect::<Vec<_>>());
+    authority(dir.path(), "ca");
+    authority(dir.path(), "other");
+    certificate(dir.path(), "ca", "host", "localhost");
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let tls_port = free_port().to_string();
     let server = Server::start_with(&[
@@ -60,7 +41,7 @@ fn only_a_trusted_certificate_is_accepted() {
     // The trusted certificates come from the environment, so the test runs itself again in a new process.
     for (trusted, expected) in [("ca.crt", "admitted"), ("names", "invalid"), ("other.crt", "unavailable")] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "only_a_trusted_certificate_is_accepted"])
+            .args(["--exact", "tls::only_a_trusted_certificate_is_accepted"])
             .env("SSL_CERT_FILE", dir.path().join(trusted))
             .env_remove("SSL_CERT_DIR")
             .env("TLS_PORT", &tls_port)
@@ -68,7 +49,8 @@ fn only_a_trusted_certificate_is_accepted() {
             .env("EXPECTED", expected)
             .output();
         let output = output.unwrap();
-        assert!(output.status.success(), "{trusted}: {}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{trusted}: {said}");
     }
 }
 
