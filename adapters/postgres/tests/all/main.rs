@@ -5,6 +5,7 @@ mod differential;
 mod exactness;
 mod expiry;
 mod failures;
+mod pooler;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;

@@ -209,10 +209,13 @@ fn program(name: &str) -> Command {
     let newest = installed.map(|entry| entry.path()).filter(|path| version(path).is_some()).max_by_key(version);
     let path = newest.map_or_else(|| name.into(), |folder| folder.join("bin").join(name));
     let mut command = Command::new(path);
-    if is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    as_server(&mut command);
     command
+}
+
+/// Has a program run as another user than root.
+pub fn as_server(command: &mut Command) -> &mut Command {
+    if is_root() { command.uid(NOBODY).gid(NOBODY) } else { command }
 }
 
 fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
