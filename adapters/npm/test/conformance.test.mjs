@@ -162,6 +162,24 @@ test("a store that reads old values, and says so, is held to the limit", async (
   assert.equal(code, 0, stdout);
 });
 
+test("a store in the process is told to be there, if several have to share it", async () => {
+  writeFileSync(path.join(folder, "inside.mjs"), RIGHT);
+  const { code, stdout } = await ran("conformance", "inside.mjs", "--processes", "2", "--filter", "contract/is-*", "--filter", "race/*");
+  assert.equal(code, 1);
+  assert.match(stdout, /^FAIL contract\/is-shared-by-processes\n {4}process 1 reads nothing where another one has written: each has a store of its own/m);
+  for (const count of ["1", "65", "two", ""]) {
+    const wrong = await ran("conformance", "inside.mjs", `--processes=${count}`);
+    assert.deepEqual([wrong.code, wrong.stderr.split("\n")[0]], [2, `error: invalid value '${count}' for '--processes <2..64>': write a number of processes from 2 to 64`]);
+  }
+  writeFileSync(path.join(folder, "once.mjs"), `${RIGHT}if (process.send) throw new Error("no room for one more");`);
+  const second = await ran("conformance", "once.mjs", "--processes", "2");
+  assert.deepEqual([second.code, second.stderr], [2, "tidegate: once.mjs: it cannot be loaded: Error: no room for one more\n"]);
+  writeFileSync(path.join(folder, "ends.mjs"), `${RIGHT}const { read } = store; store.read = async (name) => (process.send ? process.exit(7) : read(name));`);
+  const ended = await ran("conformance", "ends.mjs", "--processes", "2", "--filter", "race/first-request-fixed-window");
+  assert.equal(ended.code, 1);
+  assert.match(ended.stdout, /error unavailable: process \d has ended \(exit code 7\)/);
+});
+
 test("what is no store is an error that says what to write", async () => {
   for (const [text, says] of [
     ["", /the store has no function read, create, update, delete; write export default \{ read, create, update, delete \}, or an async function that returns it/],
@@ -229,6 +247,40 @@ describe("PostgreSQL", { concurrency: 3 }, async () => {
       const { code, stdout } = await ran("conformance", file);
       assert.equal(code, 0, stdout);
       assert.match(stdout, /, 0 failed, 0 skipped; 9797 of 44691 requests admitted/);
+      const shared = await ran("conformance", file, "--processes", "3", "--filter", "race/*", "--filter", "contract/*");
+      assert.equal(shared.code, 0, shared.stdout);
+      assert.match(shared.stdout, /, 0 failed, 0 skipped/);
     });
   }
+
+  /** A store in a database that compares in its process, behind a lock of that process. */
+  const LOCKED = `
+    import pg from "pg";
+    const pool = new pg.Pool({ connectionString: URL });
+    await pool.query("CREATE TABLE IF NOT EXISTS locked (name text PRIMARY KEY, bytes bytea NOT NULL, version text NOT NULL)").catch(() => undefined);
+    let last = Promise.resolve();
+    const locked = (work) => (last = last.then(work, work));
+    const read = async (name) => (await pool.query("SELECT bytes, version FROM locked WHERE name = $1", [name])).rows.map(({ bytes, version }) => ({ bytes: new Uint8Array(bytes), version }))[0];
+    const write = async (name, bytes) => {
+      await pool.query("INSERT INTO locked VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET bytes = excluded.bytes, version = excluded.version", [name, Buffer.from(bytes), crypto.randomUUID()]);
+      return true;
+    };
+    export default {
+      keepsForever: true,
+      read,
+      create: (name, bytes) => locked(async () => ((await read(name)) ? false : write(name, bytes))),
+      update: (name, bytes, version) => locked(async () => ((await read(name))?.version === version ? write(name, bytes) : false)),
+      delete: (name) => pool.query("DELETE FROM locked WHERE name = $1", [name]),
+    };
+    export const close = () => pool.end();`;
+
+  test("a store that is right in one process only fails with several", async () => {
+    const file = path.join(folder, "locked.mjs");
+    writeFileSync(file, LOCKED.replace("URL", JSON.stringify(server.url)));
+    const alone = await ran("conformance", file, "--filter", "race/first-request-*", "--filter", "contract/*");
+    assert.equal(alone.code, 0, alone.stdout);
+    const { code, stdout } = await ran("conformance", file, "--processes", "4", "--filter", "contract/*");
+    assert.equal(code, 1, stdout);
+    assert.match(stdout, /^FAIL contract\/one-of-many-processes\n {4}[2-4] of 32 at once of (create|update) in several processes returned true, .* no lock of a process is enough$/m);
+  });
 });

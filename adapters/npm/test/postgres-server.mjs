@@ -2,7 +2,8 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import pg from "pg";
@@ -63,6 +64,33 @@ export async function postgresServer(settings = {}) {
     async stop() {
       server.kill("SIGINT");
       await ended();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Starts a PgBouncer in front of a server, which gives each transaction another session. `settings` are lines of its configuration. */
+export async function pgbouncer({ url }, settings = {}) {
+  const [folder, port, as, { hostname, port: to }] = [mkdtempSync(path.join(tmpdir(), "tidegate-pgbouncer-")), await freePort(), user(), new URL(url)];
+  const chosen = { listen_addr: "127.0.0.1", listen_port: port, unix_socket_dir: "", auth_type: "any", pool_mode: "transaction", default_pool_size: 5, max_client_conn: 200, ...settings };
+  const lines = Object.entries(chosen).map(([name, value]) => `${name} = ${value}`);
+  writeFileSync(path.join(folder, "config"), [`[databases]`, `postgres = host=${hostname} port=${to} user=tests`, `[pgbouncer]`, ...lines, ""].join("\n"));
+  if (as.uid !== undefined) chownSync(folder, as.uid, as.gid);
+  // Debian has it where only root's path leads.
+  const program = existsSync("/usr/sbin/pgbouncer") ? "/usr/sbin/pgbouncer" : "pgbouncer";
+  const pooler = spawn(program, ["--quiet", "config"], { ...as, cwd: folder, stdio: "ignore" });
+  let missing;
+  pooler.on("error", (error) => (missing = new Error(`this test needs PgBouncer (${error.message}): apt-get install pgbouncer`)));
+  const answers = () => new Promise((resolve) => connect(port, "127.0.0.1", () => resolve(true)).on("error", () => resolve(false)).unref());
+  for (const until = Date.now() + 30_000; !(await answers()); ) {
+    if (missing || pooler.exitCode !== null || Date.now() > until) throw missing ?? new Error("PgBouncer did not come up");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return {
+    url: `postgres://tests@127.0.0.1:${port}/postgres`,
+    async stop() {
+      pooler.kill("SIGKILL");
+      await (pooler.exitCode ?? pooler.signalCode ?? once(pooler, "exit"));
       rmSync(folder, { recursive: true, force: true });
     },
   };

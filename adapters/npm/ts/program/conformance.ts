@@ -4,9 +4,10 @@ import { Failed } from "./failure.js";
 import { filtered } from "./load_fixtures.js";
 import { errln, outln } from "./output.js";
 import { countOf, type Result, statusOf, tallyOf } from "./report.js";
-import { CONTRACT_IDS, isExpiry, triedContract, triedExpiry } from "./store_contract.js";
-import { inMemory, packed, replayedOn } from "./store_fixtures.js";
+import { CONTRACT_IDS, isExpiry, SHARED_IDS, triedContract, triedExpiry, triedShared } from "./store_contract.js";
+import { inMemory, limitersOn, packed, replayedOn } from "./store_fixtures.js";
 import { openedFrom } from "./store_module.js";
+import { Processes } from "./store_processes.js";
 
 const HELP = `\
 Replay the conformance suite against a store of your own, and show what is wrong with it
@@ -21,6 +22,9 @@ the store and do not know of each other, with all requests of a burst in flight 
 answer must be that of the store in memory: as many admissions, and the same remaining counts and
 times to wait. The fixtures wait for a store whose own functions are right.
 
+With --processes, each limiter is in a process of its own, which loads the module: that is how servers
+share a database. A store that counts in its process fails.
+
 The keys begin with a random prefix and are removed afterwards, so a store with other keys in it
 can be used. Better use a test database.
 
@@ -32,11 +36,14 @@ Arguments:
 Options:
       --filter <GLOB>  Select only tests whose id matches, for example 'race/*' or 'contract/*'. May
                        be repeated
+      --processes <2..64>
+                       Replay the fixtures through limiters in so many processes
       --json           Print a report in JSON on standard output, in place of text
   -h, --help           Print help
 
 Examples:
   tidegate conformance ./store.js                  test a store
+  tidegate conformance ./store.js --processes 4    test that four processes admit what one does
   tidegate conformance ./store.js --filter 'contract/*'
                                                    try only its own functions
   tidegate conformance ./store.js --json > report.json
@@ -58,10 +65,15 @@ Exit codes: 0 the store is right, 1 it is not, or no test ran, 2 the command lin
 export const CONFORMANCE: Command = {
   name: "conformance",
   file: "STORE",
-  options: [{ name: "filter", value: "GLOB", isMany: true }, { name: "json" }],
+  options: [{ name: "filter", value: "GLOB", isMany: true }, { name: "processes", value: "2..64", wrong: wrongCount }, { name: "json" }],
   help: HELP,
   run,
 };
+
+function wrongCount(text: string): string | undefined {
+  const isRight = /^\d{1,2}$/.test(text) && Number(text) >= 2 && Number(text) <= 64;
+  return isRight ? undefined : "write a number of processes from 2 to 64";
+}
 
 /** So many fixtures are replayed at once: they use other keys, and most of their time is that of the network. */
 const AT_ONCE = 4;
@@ -71,24 +83,30 @@ const EXIT_AFTER_MS = 1_000;
 
 async function run(args: Arguments): Promise<void> {
   const fixtures = packed();
-  const tests = filtered([...CONTRACT_IDS.map((id) => ({ id })), ...fixtures], args.all("filter"));
+  const count = Number(args.one("processes") ?? 0);
+  const own = count > 0 ? [...CONTRACT_IDS, ...SHARED_IDS] : CONTRACT_IDS;
+  const tests = filtered([...own.map((id) => ({ id })), ...fixtures], args.all("filter"));
   const ids = new Set(tests.map(({ id }) => id));
   const { store, close } = await openedFrom(args.file);
+  const processes = count > 0 ? await Processes.started(args.file, count) : undefined;
   const name = typeof store.name === "string" ? store.name : "store";
   const [began, prefix, progress] = [performance.now(), `tidegate-${randomBytes(4).toString("hex")}.`, new Progress(name, ids.size)];
+  const limiters = processes ?? limitersOn(store);
   const results: Result[] = [];
   const done = (result: Result) => progress.add(results, result);
   const expiry = isExpiry((id) => ids.has(id)) ? triedExpiry(store, prefix) : undefined;
   await triedContract(store, prefix, (id) => ids.has(id), done);
+  if (processes) await triedShared(store, prefix, processes, (id) => ids.has(id), done);
   const isBroken = countOf(results, "fail") > 0;
   const wanted = fixtures.filter(({ id }) => ids.has(id));
   if (isBroken) results.push(...wanted.map(({ id }) => ({ id, verdict: "unsupported" as const, reasons: [WAITS] })));
-  else await replayAll(wanted, async (fixture, nth, expected) => done(await replayedOn(store, fixture, prefixOf(prefix, nth), expected)), prefix);
+  else await replayAll(wanted, async (fixture, nth, expected) => done(await replayedOn(limiters, store, fixture, prefixOf(prefix, nth), expected)), prefix);
   if (expiry) {
     progress.tell("waiting for values to expire");
     done(await expiry);
   }
   progress.end();
+  await processes?.end();
   await close();
   const status = statusOf(results);
   if (args.has("json")) outln(JSON.stringify(reportOf(name, results, performance.now() - began), undefined, 2));

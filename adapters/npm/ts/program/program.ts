@@ -6,6 +6,7 @@ import { EXPLAIN } from "./explain.js";
 import { Failed, Usage } from "./failure.js";
 import { HASH_KEY } from "./hash_key.js";
 import { errln } from "./output.js";
+import { PROCESS, runAsProcess } from "./store_processes.js";
 import { TEST } from "./test.js";
 
 const COMMANDS: readonly Command[] = [CHECK, EXPLAIN, TEST, CONFORMANCE, HASH_KEY];
@@ -63,6 +64,7 @@ async function run([first, ...rest]: readonly string[]): Promise<void> {
   if (first === undefined) throw new Help(HELP, 2);
   if (first === "--help" || first.startsWith("-h")) throw new Help(HELP, 0);
   if (first === "--version" || first.startsWith("-V")) throw new Help(`tidegate ${version()}\n`, 0);
+  if (first === PROCESS && process.send) return runAsProcess(rest[0]!, rest[1] === "remember");
   const name = first === "help" ? rest[0] : first;
   if (name === undefined) throw new Help(HELP, 0);
   const command = COMMANDS.find((command) => command.name === name);

@@ -174,6 +174,54 @@ export async function triedExpiry(own: VersionedStore, prefix: string): Promise<
   return result;
 }
 
+/** Processes that call the same function of the store at once: what each gets. */
+interface Others {
+  call(call: "read" | "create" | "update", name: string): Promise<number[][]>;
+}
+
+/** What only several processes can try. Each of them has loaded the module itself. */
+const SHARED: Readonly<Record<string, (store: Checked, others: Others) => Promise<void>>> = {
+  "contract/is-shared-by-processes": async (store, others) => {
+    const name = store.name("written");
+    await store.creates(name, Uint8Array.of(1, 2, 3));
+    for (const [nth, bytes] of (await others.call("read", name)).entries()) {
+      must(bytes.length > 0, `process ${nth + 1} reads nothing where another one has written: each has a store of its own; count in a database that all share`);
+      must(bytes.join() === "1,2,3", `process ${nth + 1} reads other bytes than another one has written`);
+    }
+  },
+  "contract/one-of-many-processes": async (store, others) => {
+    const once = async (call: "create" | "update", name: string) => {
+      const made = (await others.call(call, name)).flat();
+      const count = made.filter((isMade) => isMade === 1).length;
+      must(count > 0, `none of ${made.length} at once of ${call} in several processes returned true: one must be made, or read has told an old version`);
+      must(count === 1, `${count} of ${made.length} at once of ${call} in several processes returned true, and at most one may: the database must compare and write in one step, and no lock of a process is enough`);
+    };
+    for (let round = 0; round < ROUNDS_OF_PROCESSES; round++) {
+      const name = store.name(`processes-${round}`);
+      await once("create", name);
+      await others.call("read", name);
+      await once("update", name);
+    }
+  },
+};
+
+/** How often processes compete: whether two meet is a matter of time. */
+const ROUNDS_OF_PROCESSES = 24;
+
+export const SHARED_IDS: readonly string[] = Object.keys(SHARED);
+
+/** Tries each part that is wanted of what processes must share, until one is broken. */
+export async function triedShared(own: VersionedStore, prefix: string, others: Others, isWanted: (id: string) => boolean, done: (result: Result) => void): Promise<void> {
+  for (const [id, part] of Object.entries(SHARED)) {
+    if (!isWanted(id)) continue;
+    const store = new Checked(own, `${prefix}${id.slice("contract/".length)}.`);
+    const result = await resultOf(id, () => part(store, others));
+    await store.clear();
+    done(result);
+    if (result.verdict === "fail") return;
+  }
+}
+
 export const isExpiry = (isWanted: (id: string) => boolean): boolean => isWanted(EXPIRES);
 
 export const CONTRACT_IDS: readonly string[] = [...Object.keys(PARTS), EXPIRES];

@@ -20,7 +20,7 @@ export interface Decisions {
   readonly steps: readonly Step[];
 }
 
-interface Step {
+export interface Step {
   readonly at_ms: number;
   readonly op?: "check" | "peek" | "refund" | "reset";
   readonly burst?: number;
@@ -49,18 +49,42 @@ export function packed(): Decisions[] {
   return JSON.parse(readFileSync(new URL("../../dist/program/fixtures.json", import.meta.url), "utf8")) as Decisions[];
 }
 
-/** Replays a fixture, whose answers in memory are expected. `prefix` begins all keys. */
-export async function replayedOn(store: VersionedStore, fixture: Decisions, prefix: string, expected: readonly (readonly string[])[]): Promise<Result> {
+/** Several limiters on one store, which do not know of each other. */
+export interface Limiters {
+  /** Does a step of a fixture with so many requests at once, spread over the limiters, and returns the answer to each. */
+  answers(fixture: Decisions, nth: number, prefix: string): Promise<string[]>;
+}
+
+/** Limiters of this process. */
+export function limitersOn(store: VersionedStore): Limiters {
+  const limiters = Array.from({ length: LIMITERS }, (_, nth) => stepsOn(store, nth % 2 === 1));
+  let turn = 0;
+  return {
+    answers: (fixture, nth, prefix) => Promise.all(Array.from({ length: fixture.steps[nth]!.burst ?? 1 }, () => limiters[turn++ % LIMITERS]!(fixture, nth, prefix))),
+  };
+}
+
+/** A limiter that does each step of fixtures once, and says what it has answered. */
+export function stepsOn(store: VersionedStore, remember: boolean): (fixture: Decisions, nth: number, prefix: string) => Promise<string> {
+  // Those of one policy in several fixtures use other keys.
+  const limiterOf = remembered((policy: WrittenPolicy) => limiterOn(store, policy, remember));
+  return (fixture, nth, prefix) => answered(limiterOf(policyAt(fixture, nth)), fixture, fixture.steps[nth]!, prefix);
+}
+
+/** The policy of a step: the last one that a step up to it has. */
+function policyAt({ policy, steps }: Decisions, nth: number): WrittenPolicy {
+  return steps.slice(0, nth + 1).reduce((last, step) => step.policy ?? last, policy);
+}
+
+/** Replays a fixture on limiters that share `store`. The answers in memory are expected. `prefix` begins all keys. */
+export async function replayedOn(limiters: Limiters, store: VersionedStore, fixture: Decisions, prefix: string, expected: readonly (readonly string[])[]): Promise<Result> {
   const { id } = fixture;
-  const limitersOf = remembered((policy: WrittenPolicy) => Array.from({ length: LIMITERS }, (_, nth) => limiterOn(store, policy, nth % 2 === 1)));
-  const [reasons, counts, used]: [string[], { offered: number; passed: number }, Set<() => Promise<void>>] = [[], { offered: 0, passed: 0 }, new Set()];
-  let policy = fixture.policy;
-  let [turn, due, admitted] = [0, 0, 0];
+  const [reasons, counts, used]: [string[], { offered: number; passed: number }, Map<string, () => Promise<void>>] = [[], { offered: 0, passed: 0 }, new Map()];
+  let [due, admitted] = [0, 0];
   for (const [nth, step] of fixture.steps.entries()) {
-    policy = step.policy ?? policy;
-    const limiters = limitersOf(policy);
-    used.add(() => limiters[0]!.reset(prefix + step.key));
-    const found = await Promise.all(Array.from({ length: step.burst ?? 1 }, () => answered(limiters[turn++ % LIMITERS]!, fixture, step, prefix)));
+    const policy = policyAt(fixture, nth);
+    used.set(JSON.stringify([policy, step.key]), () => limiterOn(store, policy, false).reset(prefix + step.key));
+    const found = await limiters.answers(fixture, nth, prefix);
     const isCheck = (step.op ?? "check") === "check";
     due += isCheck ? expected[nth]!.filter(isAllowed).length : 0;
     admitted += isCheck ? found.filter(isAllowed).length : 0;
@@ -73,7 +97,7 @@ export async function replayedOn(store: VersionedStore, fixture: Decisions, pref
       counts.passed += found.filter(isAllowed).length;
     }
   }
-  for (const reset of used) await reset().catch(() => undefined);
+  for (const reset of used.values()) await reset().catch(() => undefined);
   return reasons.length > 0 ? { id, verdict: "fail", reasons, ...counts } : { id, verdict: "pass", reasons, ...counts };
 }
 
