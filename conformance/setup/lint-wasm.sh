@@ -30,5 +30,5 @@ lint wasm32-unknown-unknown --package 'tidegate-guest-cloudflare*' --package tid
     lint wasm32-unknown-unknown --package tidegate-jwt --package tidegate-snippets &&
     lint wasm32-unknown-unknown --package tidegate-redis --no-default-features --features rest &&
     npm_modules &&
-    lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-spin-gate --package tidegate-example-spin --package tidegate-snippets --features tidegate-spin-gate/suite &&
+    lint wasm32-wasip1 --package 'tidegate-guest-spin*' --package tidegate-spin --package tidegate-spin-gate --package 'tidegate-example-spin*' --package tidegate-snippets --features tidegate-spin-gate/suite,tidegate-spin-gate/tokens &&
     lint wasm32-wasip1 --package tidegate-guest-fastly --package tidegate-fastly --package tidegate-example-fastly --features tidegate-guest-fastly/suite

@@ -1,41 +1,12 @@
-//! A gate in front of an app.
+//! What a gate reads of a request.
 
-use std::thread::sleep;
-use std::time::Duration;
-
-use spin_sdk::http::{IncomingRequest, Response};
-use tidegate_core::gate::{Gate, Pass, Request as GateRequest, Verdict};
-use tidegate_core::{ResponseFields, UnixMillis};
-
-/// Decides on a request. `Err` has the response to send in place of the app's.
-///
-/// The gate needs [`Platform::Spin`](tidegate_core::Platform::Spin). A request that a leaky bucket admits is held until its
-/// turn.
-///
-/// ```
-/// # #[cfg(target_arch = "wasm32")] mod app {
-/// use spin_sdk::http::{IncomingRequest, Response};
-/// use tidegate_spin::{ClientIpSource, Error, Gate, Platform, Rules, SpinAtomics};
-///
-/// async fn answer(request: IncomingRequest) -> Result<Response, Error> {
-///     let rules = Rules::parse("rules.json", include_str!("../examples/rules.json"))?;
-///     let store = SpinAtomics::open("default")?.limiter();
-///     let gate = Gate::new(rules, store, ClientIpSource::new(Platform::Spin))?;
-///     Ok(match tidegate_spin::check(&gate, &request).await {
-///         Ok(pass) => tidegate_spin::with_fields(Response::new(200, "hello\n"), &pass.fields()),
-///         Err(refused) => refused,
-///     })
-/// }
-/// # }
-/// ```
-pub async fn check(gate: &Gate<'_>, request: &IncomingRequest) -> Result<Pass, Response> {
-    outcome(gate.check(&Incoming::new(request).asked()).await)
-}
+use tidegate_core::UnixMillis;
+use tidegate_core::gate::Request as GateRequest;
 
 /// What a gate reads of a request, for an app that knows more of it than its platform.
 ///
 /// ```
-/// # #[cfg(target_arch = "wasm32")] mod app {
+/// # #[cfg(all(target_arch = "wasm32", feature = "spin-sdk"))] mod app {
 /// # use spin_sdk::http::{IncomingRequest, Response};
 /// # use tidegate_core::gate::{Gate, Pass};
 /// # use tidegate_spin::{Incoming, outcome};
@@ -46,23 +17,18 @@ pub async fn check(gate: &Gate<'_>, request: &IncomingRequest) -> Result<Pass, R
 /// # }
 /// ```
 pub struct Incoming {
-    method: String,
-    path: String,
-    host: Option<String>,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) host: Option<String>,
     // Spin adds the client's address after any field of the same name that the client sent. So all are kept, in their order.
-    fields: Vec<(String, Vec<u8>)>,
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Incoming {
-    /// Reads a request.
+    /// Reads a request of an SDK, or of `wasi:http@0.3.0`.
     #[must_use]
-    pub fn new(request: &IncomingRequest) -> Self {
-        Self {
-            method: request.method().to_string(),
-            path: request.path_with_query().unwrap_or_default(),
-            host: request.authority(),
-            fields: request.headers().entries(),
-        }
+    pub fn new(request: impl Into<Self>) -> Self {
+        request.into()
     }
 
     /// The request as the gate sees it, now.
@@ -74,31 +40,4 @@ impl Incoming {
             None => asked,
         }
     }
-}
-
-/// The pass of a verdict, or the response to send in place of the app's. What the gate has to [tell](Verdict::notice) goes to the app's
-/// log. An instance lives for one request, so while a store is down, each request is one line.
-pub fn outcome(verdict: Verdict) -> Result<Pass, Response> {
-    if let Some(notice) = verdict.notice() {
-        eprintln!("tidegate: {notice}");
-    }
-    match verdict {
-        Verdict::Pass(pass) => {
-            sleep(Duration::from_millis(pass.delay().get()));
-            Ok(pass)
-        }
-        Verdict::Refuse(refusal) => {
-            let (status, fields, body) = refusal.into_rejection().into_parts();
-            Err(with_fields(Response::new(status, body), &fields))
-        }
-    }
-}
-
-/// Adds the fields of a [pass](Pass::fields) to a response, in place of those of the same names.
-#[must_use]
-pub fn with_fields(mut response: Response, fields: &ResponseFields) -> Response {
-    for (name, value) in fields.iter() {
-        response.set_header(name, value);
-    }
-    response
 }

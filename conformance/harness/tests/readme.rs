@@ -46,7 +46,7 @@ fn the_readme_shows_lines_of_the_pages_that_it_links_to() -> Result<()> {
     let mut parts = 0;
     for section in readme.split("\n**[").skip(1) {
         let page = section.split_once("](").and_then(|(_, rest)| Some(rest.split_once(')')?.0)).unwrap_or_default();
-        let Some(code) = blocks(section, &["rust part", "ts part"]).next() else { continue };
+        let Some(code) = blocks(section, &["rust part", "ts part", "toml part"]).next() else { continue };
         assert!(fs::read_to_string(root.join(page))?.contains(code), "{page} does not have these lines:\n{code}");
         parts += 1;
     }

@@ -158,10 +158,17 @@ async fn a_deployed_app_limits_by_the_address_that_spin_reports() -> Result<()> 
     Ok(())
 }
 
-/// The example of `tidegate-spin`: 20 requests at once and 10 a second, and 3 logins a minute.
+/// The examples of `tidegate-spin`, one for each SDK: 20 requests at once and 10 a second, and 3 logins a minute.
 #[tokio::test]
-async fn the_example_limits_by_its_rules() -> Result<()> {
-    let app = App(Host::start_app("tidegate-example-spin", "adapters/spin/examples/app/spin.toml", &[]).await?);
+async fn the_examples_limit_by_their_rules() -> Result<()> {
+    for (package, folder) in [("tidegate-example-spin", "app"), ("tidegate-example-spin-sdk-7", "app-sdk-7")] {
+        let manifest = format!("adapters/spin/examples/{folder}/spin.toml");
+        limits_by_its_rules(&App(Host::start_app(package, &manifest, &[]).await?)).await?;
+    }
+    Ok(())
+}
+
+async fn limits_by_its_rules(app: &App) -> Result<()> {
     for attempt in 0..5 {
         let login = Request::post(format!("{}//login/?from=7", app.base())).header("spin-client-addr", "203.0.113.7:1");
         let (status, body) = app.send(login, String::new()).await?;

@@ -1,5 +1,11 @@
 //! Tests of the gate in front of an app that knows nothing of it, composed as Spin does, on our host.
 
+#[path = "spin_gate/raw.rs"]
+mod raw;
+#[path = "spin_gate/tokens.rs"]
+mod tokens;
+
+use std::convert::Infallible;
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -7,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{HeaderMap, Request};
 use hyper_util::client::legacy::Client;
@@ -48,14 +55,17 @@ const INHERITED: &str = r#"["allowed_outbound_hosts", "files", "key_value_stores
 /// The app behind the gate, and the folder of its manifest.
 struct App {
     host: Host,
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpConnector, Body>,
     _folder: TempDir,
 }
+
+type Body = BoxBody<Bytes, Infallible>;
 
 struct Answer {
     status: u16,
     fields: HeaderMap,
     body: Bytes,
+    trailers: Option<HeaderMap>,
 }
 
 impl Answer {
@@ -105,9 +115,19 @@ impl App {
     }
 
     async fn send(&self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer> {
-        let (parts, body) = self.client.request(request.body(Full::new(body))?).await?.into_parts();
-        let body = body.collect().await?.to_bytes();
-        Ok(Answer { status: parts.status.as_u16(), fields: parts.headers, body })
+        self.send_body(request, Full::new(body).boxed()).await
+    }
+
+    async fn send_body(&self, request: hyper::http::request::Builder, body: Body) -> Result<Answer> {
+        let (parts, body) = self.client.request(request.body(body)?).await?.into_parts();
+        let body = body.collect().await?;
+        let trailers = body.trailers().cloned();
+        Ok(Answer { status: parts.status.as_u16(), fields: parts.headers, body: body.to_bytes(), trailers })
+    }
+
+    /// How often the app behind the gate has run.
+    fn runs(&self) -> Result<usize> {
+        Ok(self.host.log()?.lines().filter(|line| *line == "the app ran").count())
     }
 
     async fn get(&self, path: &str) -> Result<Answer> {
@@ -177,7 +197,8 @@ async fn requests_and_responses_pass_as_they_are_with_the_fields_of_the_limit() 
         }
         assert_eq!((answer.status, answer.field("x-path")), (201, "/login?from=7"));
         assert!(answer.body == body, "{} of {} bytes", answer.body.len(), body.len());
-        assert_eq!(answer.fields.get_all("set-cookie").iter().count(), 2);
+        let count = |name: &str| answer.fields.get_all(name).iter().count();
+        assert_eq!((count("set-cookie"), count("x-ratelimit-limit"), count("ratelimit")), (2, 1, 1));
         assert_eq!(answer.field("x-ratelimit-limit"), "2");
         assert!(answer.field("ratelimit").starts_with("\"login\";r="), "{:?}", answer.fields);
     }
@@ -191,6 +212,39 @@ async fn a_long_body_passes_both_ways() -> Result<()> {
     let answer = app.send(Request::post(format!("{}/", app.host.base())), long.clone()).await?;
     assert_eq!((answer.status, answer.field("x-ratelimit-remaining")), (201, "136"));
     assert!(answer.body == long, "{} of {} bytes", answer.body.len(), long.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trailers_pass_both_ways() -> Result<()> {
+    let app = App::start(Some(RULES), &[]).await?;
+    let trailers = HeaderMap::from_iter([("x-sum".parse()?, "7".parse()?)]);
+    let sent = trailers.clone();
+    let body = Full::new(Bytes::from("short")).with_trailers(async { Some(Ok(sent)) });
+    let answer = app.send_body(Request::post(format!("{}/", app.host.base())), body.boxed()).await?;
+    assert_eq!((answer.status, answer.field("x-ratelimit-remaining")), (201, "136"));
+    assert_eq!((&*answer.body, answer.trailers), (&b"short"[..], Some(trailers)));
+    Ok(())
+}
+
+/// A leaky bucket admits a request each 300 ms. An instance answers several requests, and none waits for another's turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_a_leaky_bucket_wait_for_their_turns_at_the_same_time() -> Result<()> {
+    let rules = r#"
+        [limits.even]
+        quotas = [{ algorithm = "leaky_bucket", capacity = 8, refill = 1, per_ms = 300, by = "ip" }]
+        [[rules]]
+        limits = ["even"]
+    "#;
+    let app = App::start(Some(rules), &[]).await?;
+    // The first one starts an instance, and is not held.
+    assert_eq!(app.get("/").await?.status, 201);
+    let began = Instant::now();
+    let answers = join_all((0..7).map(|_| app.get("/"))).await.into_iter().collect::<Result<Vec<_>>>()?;
+    let took = began.elapsed();
+    assert!(answers.iter().all(|answer| answer.status == 201));
+    // They wait up to 2.1 s. One after another, they would wait 8.4 s.
+    assert!((Duration::from_millis(1_500)..Duration::from_secs(6)).contains(&took), "{took:?}");
     Ok(())
 }
 

@@ -16,20 +16,19 @@ mod suite;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use spin_sdk::wasip3::clocks::monotonic_clock::wait_for;
+use spin_sdk::http::IntoResponse as _;
 use spin_sdk::wasip3::exports::http::handler::Guest;
 use spin_sdk::wasip3::http::types::{ErrorCode, Request, Response};
 use tidegate_core::gate::{Gate, Verdict};
 use tidegate_core::{Error, ErrorKind};
+use tidegate_spin::Incoming;
+use tidegate_spin::sdk_7::outcome;
 
-use crate::message::Incoming;
 use crate::settings::Settings;
 
 struct Middleware;
 
 spin_sdk::wasip3::http::service::export!(Middleware);
-
-const NANOS_PER_MILLI: u64 = 1_000_000;
 
 thread_local! {
     /// The gate of this instance, which answers many requests. `None` if its configuration is wrong.
@@ -46,21 +45,9 @@ impl Guest for Middleware {
             Some(gate) => gate.check(&Incoming::new(&request).asked()).await,
             None => Verdict::misconfigured(Error::new(ErrorKind::Invalid, "the log says what is wrong")),
         };
-        if let Some(notice) = verdict.notice() {
-            eprintln!("tidegate: {notice}");
-        }
-        match verdict {
-            Verdict::Pass(pass) => {
-                if pass.delay().get() > 0 {
-                    wait_for(pass.delay().get().saturating_mul(NANOS_PER_MILLI)).await;
-                }
-                let response = message::next(request).await?;
-                Ok(message::with_fields(response, &pass.fields()))
-            }
-            Verdict::Refuse(refusal) => {
-                let (status, fields, body) = refusal.into_rejection().into_parts();
-                message::response(status, fields.iter(), body.into())
-            }
+        match outcome(verdict).await {
+            Ok(pass) => Ok(message::with_fields(message::next(request).await?, &pass.fields())),
+            Err(refused) => refused.into_response(),
         }
     }
 }

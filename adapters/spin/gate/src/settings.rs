@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     rules: Rules,
     pub(crate) store: Store,
     client_ip: ClientIpSource,
-    tells_events: bool,
+    events: Option<Events>,
 }
 
 impl Settings {
@@ -39,11 +39,14 @@ impl Settings {
             return Err(invalid(format!("{file}: no rule; write at least one table [[rules]]")));
         }
         Ok(Self {
-            rules,
+            rules: match variable("tidegate_jwks")? {
+                Some(keys) => with_keys(rules, &keys)?,
+                None => rules,
+            },
             store: Store::of(&variable("tidegate_store")?.unwrap_or_else(|| STORE.into()))?,
             client_ip: ClientIpSource::new(Platform::Spin)
                 .trust_true_client_ip(switch("tidegate_trust_true_client_ip")?),
-            tells_events: switch("tidegate_events")?,
+            events: events()?,
         })
     }
 
@@ -52,9 +55,54 @@ impl Settings {
     /// # Errors
     /// As [`Store::limiter`] and [`Gate::new`].
     pub(crate) fn gate(self) -> Result<Gate<'static>, Error> {
-        let gate = Gate::with_stores(self.rules, [("default", self.store.limiter()?)], self.client_ip)?;
-        Ok(if self.tells_events { gate.events(Events::new(JsonLines::new(io::stdout()))) } else { gate })
+        let gate = Gate::with_stores(self.rules, [("default", self.store.limiter()?)], self.client_ip);
+        let gate = gate.map_err(|error| match error.to_string().contains("Rules::verify_tokens") {
+            true => invalid(
+                "the rules have a table [tokens], and the variable tidegate_jwks is missing; write there the JWK set that \
+                 verifies them, or the name of a file with it, and build the gate with `--features tokens`"
+                    .into(),
+            ),
+            false => error,
+        })?;
+        Ok(match self.events {
+            Some(events) => gate.events(events),
+            None => gate,
+        })
     }
+}
+
+/// Rules that verify tokens by a JWK set, or by a file with one. It may have secrets, so no error repeats it.
+#[cfg(feature = "tokens")]
+fn with_keys(rules: Rules, given: &str) -> Result<Rules, Error> {
+    use tidegate_jwt::KeySet;
+
+    let is_set = given.trim_start().starts_with('{');
+    let keys = if is_set { KeySet::from_jwks(given) } else { KeySet::from_jwks(&text(given)?) };
+    Ok(rules.verify_tokens(keys.map_err(|error| invalid(format!("tidegate_jwks: {error}")))?))
+}
+
+#[cfg(not(feature = "tokens"))]
+fn with_keys(_: Rules, _: &str) -> Result<Rules, Error> {
+    Err(invalid("tidegate_jwks: this gate verifies no tokens; build it with `--features tokens`".into()))
+}
+
+/// Lines of JSON, if they are wanted.
+fn events() -> Result<Option<Events>, Error> {
+    let events = Events::new(JsonLines::new(io::stdout()));
+    let events = match variable("tidegate_key_secret")? {
+        Some(secret) => events.key_secret(key_secret(secret.trim())?),
+        None => events,
+    };
+    Ok(switch("tidegate_events")?.then_some(events))
+}
+
+fn key_secret(text: &str) -> Result<[u8; 16], Error> {
+    let is_hexadecimal = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal);
+    number.map(u128::to_le_bytes).ok_or_else(|| {
+        let why = "tidegate_key_secret: write 32 hexadecimal digits, as `openssl rand -hex 16` prints them";
+        invalid(why.into())
+    })
 }
 
 fn text(file: &str) -> Result<String, Error> {

@@ -1,10 +1,10 @@
 //! The conformance suite's routes.
 
-use spin_sdk::wasip3::http::types::{ErrorCode, Request, Response};
+use spin_sdk::http::{IntoResponse as _, Response};
+use spin_sdk::wasip3::http::types::{ErrorCode, Request, Response as Sent};
 use spin_sdk::wasip3::wit_future;
 use tidegate_guest_protocol::{Mode, Reply, Route, serve};
 
-use crate::message::response;
 use crate::settings::{Settings, variable};
 
 /// The route, if the request is the suite's.
@@ -16,7 +16,7 @@ pub(crate) fn route(request: &Request) -> Option<Route> {
     Mode::of(&mode).admits(sent.as_deref()).then_some(route)
 }
 
-pub(crate) async fn answer(route: Route, request: Request) -> Result<Response, ErrorCode> {
+pub(crate) async fn answer(route: Route, request: Request) -> Result<Sent, ErrorCode> {
     let (_read, is_read) = wit_future::new(|| Ok(()));
     let (body, _trailers) = Request::consume_body(request, is_read);
     let body = body.collect().await;
@@ -24,5 +24,10 @@ pub(crate) async fn answer(route: Route, request: Request) -> Result<Response, E
         Ok(limiter) => serve(&limiter, route, &body).await,
         Err(error) => Reply::error(&error),
     };
-    response(reply.status, reply.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), reply.body)
+    let mut response = Response::builder().status(reply.status);
+    for (name, value) in reply.headers {
+        response = response.header(name, value);
+    }
+    let body = String::from_utf8_lossy(&reply.body).into_owned();
+    response.body(body).map_err(|error| ErrorCode::InternalError(Some(error.to_string())))?.into_response()
 }

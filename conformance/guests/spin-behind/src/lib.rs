@@ -1,4 +1,4 @@
-//! A Spin app of WASI 0.3 that knows nothing of Tidegate: it answers each request with its body. It runs behind the gate.
+//! A Spin app of WASI 0.3 that knows nothing of Tidegate: it answers each request with its body and its trailers. It runs behind the gate.
 #![cfg(target_arch = "wasm32")]
 
 use spin_sdk::http::{HeaderName, HeaderValue, IntoResponse, Request, Response, StatusCode};
@@ -17,5 +17,8 @@ async fn handle(request: Request) -> impl IntoResponse {
     // A field that occurs twice, and is not the gate's.
     fields.append("set-cookie", HeaderValue::from_static("a=1"));
     fields.append("set-cookie", HeaderValue::from_static("b=2"));
+    // What the app says of its own limits does not reach a client that the gate limits.
+    fields.append("x-ratelimit-limit", HeaderValue::from_static("1000000"));
+    fields.append("ratelimit", HeaderValue::from_static("\"own\";r=1000000"));
     response
 }
