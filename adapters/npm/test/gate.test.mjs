@@ -116,9 +116,9 @@ describe("a rules file", () => {
   });
 
   test("what is probably a mistake is a warning with its position", () => {
-    const gate = gateOf('{ "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] } } }');
+    const gate = gateOf('{ "limits": { "api": { "quotas": [{ "algorithm": "fixed_window", "limit": 1, "window_ms": 1000 }] } }, "rules": [] }');
     assert.match(gate.warnings.join(), /^rules\.json:1:\d+: no rule has the limit "api"/);
-    gate.reload({ limits: { "api.v1": { quotas: [{ algorithm: "block", cap_ms: 1 }] } } });
+    gate.reload({ limits: { "api.v1": { quotas: [{ algorithm: "block", cap_ms: 1 }] } }, rules: [] });
     assert.deepEqual(gate.warnings, ['limits["api.v1"]: no rule has the limit "api.v1"; add it to one or delete it']);
     assert.deepEqual(gateOf(rulesOf(limits(window(1)))).warnings, []);
   });
@@ -132,6 +132,8 @@ describe("a rules file", () => {
       gate.reload(rules(10));
       assert.equal(await left(gate), 7);
       assert.throws(() => gate.reload({ rules: [{ limits: ["nothing"] }] }), /^TidegateError: rules\[0\]\.limits\[0\]: "nothing" is not a limit/);
+      assert.throws(() => gate.reload(""), /^TidegateError: rules.json:1:1: /);
+      assert.throws(() => gate.reload("{}"), /^TidegateError: rules.json:1:1: missing field `rules`$/);
       assert.throws(() => gate.reload('{ "rules": [{ "store": "other" }] }'), /there is no store "other"/);
       assert.equal(await left(gate), 6);
     }

@@ -67,8 +67,8 @@ test("mistakes in the table say what to write, in JSON and TOML", () => {
   assert.throws(() => new Prices(gateOf({ a: {} })), { message: "prices.a: empty; write one such as input = 3" });
   const options = { platform: "direct", stores: { default: (limit) => new InMemory(limit) } };
   const toml = (text) => new Prices(GateOfToml.fromRules(text, options));
-  assert.throws(() => toml("[prices.a]\ninput = 0.25\n"), { message: "rules.toml:2:9: 0.25 is a fraction; write prices in units of 1/100 and multiply the limits by 100" });
-  assert.equal(toml('[prices."gpt-large"]\ninput = 3\n').cost("gpt-large", { input: 2 }), 6);
+  assert.throws(() => toml("rules = []\n[prices.a]\ninput = 0.25\n"), { message: "rules.toml:3:9: 0.25 is a fraction; write prices in units of 1/100 and multiply the limits by 100" });
+  assert.equal(toml('rules = []\n[prices."gpt-large"]\ninput = 3\n').cost("gpt-large", { input: 2 }), 6);
 });
 
 test("a reload replaces the prices", () => {

@@ -95,7 +95,10 @@ fn errors_name_the_file_the_line_the_value_and_the_fix() {
             "[overrides.'ip:192.0.2.1%7Ckey:secret']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]",
             "this is not the hash of an API key",
         ),
-        ("[overrides.'ip:192.0.2.1%7Cja4:x']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]", ""),
+        ("", "1:1: missing field `rules`"),
+        ("[limits.a]\nquotas = [QUOTA]", "1:1: missing field `rules`"),
+        ("rules = []", ""),
+        ("rules = []\n[overrides.'ip:192.0.2.1%7Cja4:x']\na = { limit = 2 }\n[limits.a]\nquotas = [QUOTA]", ""),
         ("[lists]\nallow = ['ip:192.0.2.1%7Cja4:x']", "is neither a network nor a key"),
         ("dimensions = ['ip']", "1:15: the gate itself finds the key of \"ip\"; delete it here"),
         ("dimensions = ['a', 'a']", "1:20: \"a\" is written twice; write it once"),
@@ -331,8 +334,8 @@ fn an_api_key_needs_no_tier() {
         let request = Request::new("GET", "/api/x", &headers, NOW).peer("192.0.2.1".parse().ok());
         assert_eq!(outcome(&gate, &request), expected, "{key}");
     }
-    let named = "[api_keys]\nheader = 'x-api-key'\ntiers = { 2bb80d537b1da3e38bd30361aa855686 = '' }";
-    let warning = "rules.toml:3:46: no limit has the tier \"\", so this key has the usual limits; write the tier of a limit, \
+    let named = "rules = []\n[api_keys]\nheader = 'x-api-key'\ntiers = { 2bb80d537b1da3e38bd30361aa855686 = '' }";
+    let warning = "rules.toml:4:46: no limit has the tier \"\", so this key has the usual limits; write the tier of a limit, \
                    or the key in without_tier";
     assert_eq!(parse(named).unwrap().warnings(), [warning]);
 }

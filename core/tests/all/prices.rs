@@ -7,7 +7,7 @@ use tidegate_core::ErrorKind;
 use tidegate_core::gate::Rules;
 
 fn rules(prices: &str) -> Rules {
-    Rules::parse("rules.toml", prices).unwrap()
+    Rules::parse("rules.toml", &format!("rules = []\n{prices}")).unwrap()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn unknown_names_and_too_large_sums_are_errors() {
     }
     // 3 x 2^51 + 3 x 750,599,937,895,082 = 2^53 - 2.
     assert_eq!(rules.price("large", &[("output", 3), ("input", 750_599_937_895_082)]).unwrap(), (1 << 53) - 2);
-    let error = Rules::parse("rules.json", "{}").unwrap().price("a", &[]).unwrap_err().to_string();
+    let error = Rules::parse("rules.json", r#"{ "rules": [] }"#).unwrap().price("a", &[]).unwrap_err().to_string();
     assert_eq!(error, "prices: the rules have none; write a table such as [prices.gpt] with input = 3");
 }
 

@@ -179,10 +179,12 @@ pub(super) fn compile(file: FileText<'_>) -> Result<Rules, Error> {
         Some(item) => Rules { overrides: Overrides::new(rules.overrides_of(&item)?), ..rules },
         None => rules,
     };
-    match root.field("prices") {
-        Some(item) => Ok(Rules { prices: prices(&item)?, ..rules }),
-        None => Ok(rules),
-    }
+    let rules = match root.field("prices") {
+        Some(item) => Rules { prices: prices(&item)?, ..rules },
+        None => rules,
+    };
+    // A file that is empty, or written only in part, would let everybody pass.
+    root.required("rules").map(|_| rules)
 }
 
 /// The dimensions that the file declares as given by the application.
@@ -556,17 +558,20 @@ impl Compiler {
     /// Warns of rules for the same hosts and paths, of which one hides the other or only their order decides.
     fn warn_of_overlaps(&mut self, rule: &Item<'_>, name: &str, pattern: &Pattern) {
         let alike = self.alike.get_or_default(&pattern.place());
-        for Rule { name: first, pattern: known, .. } in alike.iter().map(|place| &self.rules[*place]) {
-            let warning = if known.covers(pattern) && known.precedes(pattern) {
-                format!("no request reaches {name}, because {first} matches all of them first; delete it or move it up")
-            } else if known.is_unordered_with(pattern) {
-                format!(
-                    "{first} and {name} match some of the same requests, and {first} applies because it comes first"
-                )
-            } else {
-                continue;
-            };
-            self.warnings.push(rule.message(args!("{warning}")));
+        let known = || alike.iter().map(|place| &self.rules[*place]);
+        if let Some(first) = known().find(|known| known.pattern.covers(pattern) && known.pattern.precedes(pattern)) {
+            self.warnings.push(rule.message(args!(
+                "no request reaches {name}, because {} matches all of them first; delete it or move it up",
+                first.name
+            )));
+            return;
+        }
+        for first in known().filter(|known| known.pattern.is_unordered_with(pattern)) {
+            self.warnings.push(rule.message(args!(
+                "{} and {name} match some of the same requests, and {} applies because it comes first",
+                first.name,
+                first.name
+            )));
         }
         alike.push(self.rules.len());
     }

@@ -68,6 +68,8 @@ export function compile(root: FileValue, numbers?: LimitNumbers, calendar?: Read
   const overrides = root.field("overrides");
   if (overrides && !numbers) throw overrides.invalid(NEEDS_NUMBERS);
   if (overrides) numbers!.override(overrides, compiled);
+  // A file that is empty, or written only in part, would let everybody pass.
+  root.required("rules");
   return compiled;
 }
 
@@ -226,13 +228,13 @@ class Compiler {
     const { name, pattern } = rule;
     const place = identityOf(pattern);
     const alike = this.#alike.get(place) ?? [];
+    const warn = (what: string) => void this.warnings.push(item.message(what));
+    const hiding = alike.find((known) => covers(known.pattern, pattern) && precedes(known.pattern, pattern));
+    if (hiding) return warn(`no request reaches ${name}, because ${hiding.name} matches all of them first; delete it or move it up`);
     for (const { name: first, pattern: known } of alike) {
-      if (covers(known, pattern) && precedes(known, pattern)) {
-        this.warnings.push(item.message(`no request reaches ${name}, because ${first} matches all of them first; delete it or move it up`));
-      } else if (isUnorderedWith(known, pattern)) {
-        this.warnings.push(item.message(`${first} and ${name} match some of the same requests, and ${first} applies because it comes first`));
-      }
+      if (isUnorderedWith(known, pattern)) warn(`${first} and ${name} match some of the same requests, and ${first} applies because it comes first`);
     }
-    this.#alike.set(place, [...alike, rule]);
+    this.#alike.set(place, alike);
+    alike.push(rule);
   }
 }

@@ -18,7 +18,7 @@ const ESCAPED = /[^!$&-;=@-_a-z|~]/;
 /** Each byte as it is written: with an escape, unless it needs none or begins one. */
 const WRITTEN = Array.from({ length: 256 }, (_, byte) => {
   const character = String.fromCharCode(byte);
-  return /[!$-;=@-_a-z|~]/i.test(character) ? character : `%${(256 + byte).toString(16).slice(1).toUpperCase()}`;
+  return /[!$-;=@-_a-z|~]/.test(character) ? character : `%${(256 + byte).toString(16).slice(1).toUpperCase()}`;
 });
 
 const encoder = new TextEncoder();
@@ -214,9 +214,10 @@ function withEscapes(path: string): string {
 /** A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is. */
 function normal(segment: string): string {
   if (!ESCAPED.test(segment)) return segment;
-  const own = segment.replace(/%[\da-f]{2}/gi, (found) => {
-    const character = String.fromCharCode(parseInt(found.slice(1), 16));
-    return /[!$&-.0-;=@-[\]-_a-z|~]/.test(character) ? character : found.toUpperCase();
-  });
-  return withEscapes(own);
+  return withEscapes(
+    segment.replace(/%[\da-f]{2}/gi, (found) => {
+      const character = String.fromCharCode(parseInt(found.slice(1), 16));
+      return /[!$&-.0-;=@-[\]-_a-z|~]/.test(character) ? character : found.toUpperCase();
+    }),
+  );
 }
