@@ -19,6 +19,8 @@ async function bundle(files, chunks, options) {
     entryPoints: files.map((file) => file.replace(/^\.\/dist/, modules)),
     bundle: true,
     splitting: true,
+    // Puts the numbers of constants in their place, also where another module has them.
+    minifySyntax: true,
     format: "esm",
     target: "es2022",
     outbase: modules,

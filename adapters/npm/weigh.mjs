@@ -32,6 +32,10 @@ export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part
 /** The weight of a store in an application's output. */
 export const weightOfStore = (entry) => kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]));
 
+/** The weight of a `RateLimiter` in memory with these parts. */
+export const weightOfParts = (...names) =>
+  kib(bundled(`export { RateLimiter } from "./dist/stores/memory/index.js"; export { ${names.join()} } from "./dist/parts.js";`, ["edge-light"]));
+
 /** The weight of a gate, beside those of its stores: without what it shares with one that calls. */
 export function weightOfGate(entry) {
   const module = GATES[entry];

@@ -32,6 +32,17 @@ const request = new Request("https://example.com/");
 const limits = (entry) => ({ limit: (more) => entries[entry].limit(tidegate, more) });
 const store = (entry, options) => ({ Tidegate: (more) => new entries[entry].Tidegate({ ...own, ...options, ...more }) });
 
+/** What each part is given before its options. */
+const PARTS = {
+  fixedWindow: [9, "1 d"],
+  slidingWindow: [9, "1 d"],
+  slidingLog: [9, "1 d"],
+  tokenBucket: [9, 1, "1 d"],
+  leakyBucket: [9, 1, "1 d"],
+  penalty: ["1 s", 2, "1 min"],
+  clientAddress: ["vercel"],
+};
+
 /** For each entry, what takes options. All else that it exports takes none. */
 const TAKES = {
   ".": store(".", { url: "https://eu1.upstash.io", token: "t" }),
@@ -47,7 +58,8 @@ const TAKES = {
     removeExpired: (more) => entries["./postgres"].removeExpired({ query() {} }, more),
   },
   "./store": store("./store", { store: { read() {}, create() {}, update() {}, delete() {} } }),
-  "./memory": store("./memory"),
+  "./memory": { ...store("./memory"), RateLimiter: (more) => new entries["./memory"].RateLimiter({ policy: { name: "options", quotas: [entries["./parts"].slidingLog(9, "1 d")] }, ...more }) },
+  "./parts": Object.fromEntries(Object.entries(PARTS).map(([name, given]) => [name, (more) => entries["./parts"][name](...given, more)])),
   "./testing": { Tidegate: (more) => new entries["./testing"].Tidegate({ policy, ...more }) },
   "./gate": { Gate: (more) => gateOf(entries["./gate"], more) },
   "./calendar": { calendarWindow: (more) => entries["./calendar"].calendarWindow({ limit: 1, every: "day", ...more }) },

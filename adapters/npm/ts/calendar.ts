@@ -3,10 +3,10 @@ import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "./core
 import { hasZone, noAnchor, noZone } from "./core/zone.js";
 import { invalid } from "./error.js";
 import { Fields, shown } from "./fields.js";
-import { type LoadedQuota, READY } from "./policy.js";
+import { type LoadedQuota, READY } from "./loaded_policy.js";
 
 export type { Every } from "./core/calendar.js";
-export type { LoadedQuota } from "./policy.js";
+export type { LoadedQuota } from "./loaded_policy.js";
 
 /** A quota of a calendar: see `calendarWindow`. */
 export interface CalendarOptions {

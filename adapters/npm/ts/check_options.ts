@@ -49,20 +49,17 @@ export function optionsReader<R extends Readers>(readers: R): (options: unknown)
   };
 }
 
-/** The options that the checks of limiters and gates share. */
-export const CHECK_OPTIONS = {
-  key: text,
-  keys: (name: string, value: unknown): Keys => {
-    if (typeof value !== "object" || value === null) throw invalid(name, "not an object; write keys: { user, tenant }");
-    // What it inherits is not the caller's.
-    return Object.fromEntries(Object.entries(value).map(([dimension, key]) => [dimension, text(`${name}.${dimension}`, key)]));
-  },
-  /** Null says that a middleware finds no address. Anything else but an address counts as none. */
-  peer: (_name: string, value: unknown): string | null | undefined => (typeof value === "string" || value === null ? value : undefined),
-  cost: whole,
-  estimate: positive,
-  now: whole,
-};
+/** The keys of dimensions. */
+export function keysOf(name: string, value: unknown): Keys {
+  if (typeof value !== "object" || value === null) throw invalid(name, "not an object; write keys: { user, tenant }");
+  // What it inherits is not the caller's.
+  return Object.fromEntries(Object.entries(value).map(([dimension, key]) => [dimension, text(`${name}.${dimension}`, key)]));
+}
+
+/** The address of a connection. Null says that a middleware finds no address. Anything else but an address counts as none. */
+export function peerOf(_name: string, value: unknown): string | null | undefined {
+  return typeof value === "string" || value === null ? value : undefined;
+}
 
 /** The cost that a check says, also if it is an estimate. */
 export function costOf({ cost, estimate }: { readonly cost?: number | undefined; readonly estimate?: number | undefined }): number | undefined {

@@ -2,10 +2,10 @@ import { BALANCES } from "./balances.js";
 import { BALANCE } from "./core/algorithms/balance.js";
 import { MAX_UNITS } from "./core/arithmetic.js";
 import { Fields } from "./fields.js";
-import { type LoadedQuota, READY } from "./policy.js";
+import { type LoadedQuota, READY } from "./loaded_policy.js";
 
 export type { GrantOptions } from "./granting.js";
-export type { LoadedQuota } from "./policy.js";
+export type { LoadedQuota } from "./loaded_policy.js";
 
 /** A balance: see `balance`. */
 export interface BalanceOptions {

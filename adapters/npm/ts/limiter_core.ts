@@ -1,21 +1,9 @@
-import { AddressSource } from "./core/address.js";
 import { type Capabilities, need, supports, supportsDimensions, supportsPolicy } from "./core/capabilities.js";
 import { type Decision, NO_CHARGE } from "./core/decide.js";
-import { digest, keyOf, senderKey } from "./core/key.js";
+import { digest, keyOf } from "./core/key.js";
 import { type Dimension, type MakeRule, type Names, Policy, type ReadyPolicy } from "./core/policy.js";
-import { type Look, type Sent, sent, undecided } from "./core/response.js";
 import { checkQuestion } from "./core/valid_question.js";
-import type { Identity } from "./options.js";
 import { type Question, REFUND } from "./question.js";
-
-/** The options that all stores have. */
-export interface Common extends ReadyPolicy {
-  platform: string;
-  ipv6Prefix: number;
-  trustTrueClientIp: boolean;
-  look: Look;
-  failedOpenHeader: boolean;
-}
 
 /** A limiter's policy, its keys, and what its decisions mean, if its store supports everything. */
 export class ExactCore {
@@ -23,26 +11,14 @@ export class ExactCore {
   readonly capabilities: Capabilities;
   /** The names of the policy's dimensions, in the order of a question's keys. */
   readonly dimensions: readonly string[];
-  /** The header fields that contain the client's address. */
-  readonly fields: readonly string[];
   /** The last decision. A store leaves it here. */
   decision: Decision = [];
-  readonly #source: AddressSource;
-  readonly #options: Common;
 
   /** Throws what is wrong with the options. */
-  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
-    this.#options = options;
-    this.#source = new AddressSource(options.platform, options.ipv6Prefix, options.trustTrueClientIp);
+  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
     this.policy = new Policy(options, makeRule);
     this.capabilities = capabilities;
     this.dimensions = this.policy.dimensions.map(({ name }) => name);
-    this.fields = this.#source.fields;
-  }
-
-  /** The key of the sender of a request. */
-  key(first: string | undefined, second: string | undefined, peer: string | undefined, { subject, apiKey }: Identity): string {
-    return senderKey(subject, apiKey, subject || apiKey ? undefined : this.#source.find(first, second, peer)?.name);
   }
 
   /** The key of a text of a question. */
@@ -54,26 +30,14 @@ export class ExactCore {
   chargeId({ token }: Question): string {
     return token !== undefined && this.policy.holdsSlots ? digest(token).slice(0, 16) : NO_CHARGE;
   }
-
-  /** Throws if the store cannot answer a question. */
-  verify(question: Question): void {
-    checkQuestion(this.policy, question);
-  }
-
-  /** What the client of a decision is sent. */
-  readonly sent = (decision: Decision): Sent => sent(this.policy, decision, this.#options.look);
-
-  /** What the client of a request is sent that was not decided on, because of an error of this kind. */
-  undecided(kind: string, failsOpen: boolean): Sent {
-    return undecided(kind, failsOpen, this.#options.failedOpenHeader);
-  }
 }
 
 /** The same for a store elsewhere, and where it keeps states. It can all but refund what is lent. */
 export class StoreCore extends ExactCore {
-  override verify(question: Question): void {
+  /** Throws if the store cannot answer a question. */
+  verify(question: Question): void {
     if (question.kind === REFUND) need(this.capabilities.refund, "refund");
-    super.verify(question);
+    checkQuestion(this.policy, question);
   }
 
   /** Where the states of a question's keys are. */
@@ -96,7 +60,7 @@ export class StoreCore extends ExactCore {
 
 /** The same for a store that keeps each policy in one place. */
 export class PlaceCore extends StoreCore {
-  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
     super(options, capabilities, makeRule);
     supportsDimensions(capabilities, this.policy);
   }
@@ -104,7 +68,7 @@ export class PlaceCore extends StoreCore {
 
 /** The same for a store that may lack anything. */
 export class Core extends StoreCore {
-  constructor(options: Common, capabilities: Capabilities, makeRule: MakeRule) {
+  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
     super(options, capabilities, makeRule);
     supportsPolicy(capabilities, this.policy);
   }

@@ -1,5 +1,5 @@
 import { anyRule } from "./core/algorithms/make_algorithm.js";
-import { EXACT } from "./core/capabilities.js";
+import { local } from "./core/capabilities.js";
 import { LAYER, type Layer } from "./layer.js";
 import { Limiter, type LimitOptions, type Ready } from "./limiter.js";
 import { ExactCore } from "./limiter_core.js";
@@ -13,7 +13,7 @@ export abstract class LocalLimiter extends Limiter {
 
   protected constructor(options: Ready, layerOf: (core: ExactCore) => Layer) {
     super(options, () => {
-      const core = new ExactCore(options, { ...EXACT, round_trips: 0 }, anyRule);
+      const core = new ExactCore(options, local(), anyRule);
       return { core, layer: layerOf(core) };
     });
   }

@@ -1,18 +1,10 @@
 import { type ErrorKind, invalid, TidegateError } from "./error.js";
 import { Fields } from "./fields.js";
+import { type Identity, type Platform, PLATFORMS } from "./platform.js";
 import { type Policy, policy } from "./policy.js";
 import type { Verdict } from "./verdict.js";
 
-/** The platform in front of the app. It determines where the client's address comes from. */
-export type Platform = "cloudflare" | "vercel" | "netlify" | "fastly" | "spin" | "direct";
-
-/** Who sent a request, as far as the app has verified it. */
-export interface Identity {
-  /** The subject (`sub`) of a token whose signature was verified. */
-  subject?: string | undefined;
-  /** A valid API key. Only its hash is stored. */
-  apiKey?: string | undefined;
-}
+export type { Identity, Platform } from "./platform.js";
 
 /** A method of the limiter. */
 export type Operation = "check" | "peek" | "settle" | "release" | "refund" | "reset" | "block" | "grant" | "identify";
@@ -80,7 +72,6 @@ export interface Options {
   failedOpenHeader?: boolean | undefined;
 }
 
-const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 /** The names of the options of every limiter. */
 export const COMMON = [
   ...["policy", "platform", "failMode", "identify", "onIdentifyError", "onError", "onVerdict"],

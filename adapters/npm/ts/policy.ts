@@ -1,9 +1,8 @@
-import { checkedName, type ReadyPolicy, type ReadyQuota } from "./core/policy.js";
+import type { ReadyPolicy, ReadyQuota } from "./core/policy.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
-
-/** Marks a quota that is read already. The application may have loaded this module twice. */
-export const READY = Symbol.for("@tidegate/edge/quota");
+import { type LoadedPolicy, type LoadedQuota, namesIn, READY, readPolicy, readyOf } from "./loaded_policy.js";
+import { UNIT_NAMES, unitMs } from "./span.js";
 
 /** At most `limit` units in a window. */
 export interface Window {
@@ -38,14 +37,6 @@ export type Algorithm = {
   [Name in keyof Algorithms]: Pick<Algorithms, Name> & { [Other in Exclude<keyof Algorithms, Name>]?: never };
 }[keyof Algorithms];
 
-/** A quota that `calendarWindow` of `@tidegate/edge/calendar` makes, or `balance` of `@tidegate/edge/credits`. */
-export interface LoadedQuota {
-  /** Only this package reads it. */
-  readonly [READY]: object;
-  readonly name?: string | undefined;
-  readonly by?: string | undefined;
-}
-
 /**
  * A limit, as a text or as an algorithm with its numbers.
  *
@@ -59,14 +50,8 @@ export interface LoadedQuota {
 export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | LoadedQuota;
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
-export interface Policy {
-  /** It is part of each key at the store, and the name that response fields show. */
-  name: string;
+export interface Policy extends Omit<LoadedPolicy, "quotas"> {
   quotas: readonly Quota[];
-  /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
-  chargeDenied?: boolean | undefined;
-  /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */
-  groupBy?: string | undefined;
 }
 
 /**
@@ -89,21 +74,17 @@ const NUMBERS = {
   block: ["capMs"],
 } as const;
 const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
-/** The algorithms whose state is longer, the more requests it counts. */
-const GROWING: (keyof typeof NUMBERS)[] = ["slidingLog", "concurrency"];
+/** The sliding log and the concurrency limit, whose states are longer, the more requests they count. */
+const GROWING = [2, 5];
 /** The largest limit of such an algorithm whose states are short. A text up to it is counted by a log. */
 const LOG_MAX = 100;
-const UNITS: Record<string, number> = { ms: 1, s: 1_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
-/** The units as words. */
-const WORDS: Record<string, keyof typeof UNITS> = { millisecond: "ms", second: "s", minute: "min", hour: "h", day: "d" };
-const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*(?:\/|per\b)\s*(\d+)?\s*(?:(ms|s|min|h|d)|(millisecond|second|minute|hour|day)s?)\s*$/;
-const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
+const TEXT = /^\s*(?:(\d+)\s*burst\s*,\s*)?(\d+)\s*(?:\/|per\b)\s*(\d+)?\s*([a-z]+)\s*$/;
 const EXAMPLE = `"10 / 10 s" or { tokenBucket: { capacity: 20, refill: 10, perMs: 1000 } }`;
 
 /** Reads a policy. Whether its numbers are right is for `core/policy.ts`. */
 export function policy(value: unknown): ReadyPolicy & { statesAreLong: boolean } {
-  const ready = (Object(value) as { [PARTS]?: ReadyPolicy })[PARTS] ?? read(value);
-  return { ...ready, statesAreLong: ready.quotas.some(({ algorithm, amount }) => amount > LOG_MAX && GROWING.includes(ALGORITHMS[algorithm]!)) };
+  const ready = (Object(value) as { [PARTS]?: ReadyPolicy })[PARTS] ?? readPolicy(value, quota, EXAMPLE);
+  return { ...ready, statesAreLong: ready.quotas.some(({ algorithm, amount }) => amount > LOG_MAX && GROWING.includes(algorithm)) };
 }
 
 /** A policy of the gate, as the option of a limiter. `policy` reads the same of it. */
@@ -118,28 +99,11 @@ export function written(parts: ReadyPolicy): Policy {
   return { name: parts.name, quotas, chargeDenied: parts.chargeDenied, [PARTS]: parts } as Policy;
 }
 
-function read(value: unknown): ReadyPolicy {
-  const fields = new Fields(value, "policy", ["name", "quotas", "chargeDenied", "groupBy"]);
-  const quotas = fields.need("quotas", fields.get("quotas"), `[${EXAMPLE}]`);
-  if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${EXAMPLE}]`);
-  return {
-    name: fields.need("name", fields.text("name", NAME), NAME),
-    quotas: quotas.map((value, place) => quota(value, `policy.quotas[${place}]`)),
-    chargeDenied: fields.flag("chargeDenied") ?? false,
-    groupBy: fields.text("groupBy", NAME),
-    scopes: undefined,
-    groupAt: -1,
-    placeByKey: false,
-  };
-}
-
 function quota(value: unknown, path: string): ReadyQuota {
   if (typeof value === "string") return parsed(value, path);
-  const ready = (Object(value) as Partial<LoadedQuota>)[READY] as ReadyQuota | undefined;
+  const ready = readyOf(value);
   const fields = new Fields(value, path, ["name", "by", ...(ready ? [] : ALGORITHMS)]);
-  const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
-  // A rules file has lists of names, too, which are joined before they are here.
-  if (by !== undefined) checkedName(fields.place("by"), by);
+  const { name, by } = namesIn(fields);
   if (ready) return { ...ready, name, by };
   const [algorithm, other] = ALGORITHMS.filter((name) => fields.get(name) !== undefined);
   if (!algorithm) throw invalid(path, `no algorithm; write ${EXAMPLE}`);
@@ -159,16 +123,15 @@ function quota(value: unknown, path: string): ReadyQuota {
 }
 
 function parsed(text: string, path: string): ReadyQuota {
-  const found = TEXT.exec(text);
-  if (!found) throw invalid(path, `not a quota; write "10 / 10 s" or "100 burst, 10 / s", in ${Object.keys(UNITS).join(", ")}`);
-  const [, burst, amount, count, short, word] = found;
-  const unit = short ?? WORDS[word!];
+  const [, burst, amount, count, unit = ""] = TEXT.exec(text) ?? [];
+  const ms = unitMs(unit);
+  if (!ms) throw invalid(path, `not a quota; write "10 / 10 s" or "100 burst, 10 / s", in ${UNIT_NAMES}`);
   const number = (digits: string) => {
     const value = Number(digits);
     if (Number.isSafeInteger(value)) return value;
     throw invalid(path, `${digits} is too large; write at most ${Number.MAX_SAFE_INTEGER}`);
   };
-  const span = number(String(number(count ?? "1") * UNITS[unit!]!));
+  const span = number(String(number(count ?? "1") * ms));
   const units = number(amount!);
   const algorithm = burst ? "tokenBucket" : units <= LOG_MAX ? "slidingLog" : "slidingWindow";
   const [most, refill] = burst ? [number(burst), units] : [units, 0];

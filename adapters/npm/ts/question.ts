@@ -3,7 +3,13 @@ import type { Policy } from "./core/policy.js";
 import type { Keys } from "./core/key.js";
 
 /** The kinds of questions, by their numbers in `src/limit.rs`. From `SETTLE` on, they give back what may have denied a check. */
-export const [CHECK, PEEK, SETTLE, REFUND, BLOCK, RESET, GRANT] = [0, 1, 2, 3, 4, 5, 6] as const;
+export const CHECK = 0;
+export const PEEK = 1;
+export const SETTLE = 2;
+export const REFUND = 3;
+export const BLOCK = 4;
+export const RESET = 5;
+export const GRANT = 6;
 
 /** A settlement to what was charged, in place of a cost. */
 export const WHAT_WAS_CHARGED = -1;

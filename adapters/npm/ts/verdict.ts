@@ -45,9 +45,10 @@ export interface Held {
   settled?(decision: Decision, settlement: Question, charged: number): unknown;
 }
 
-/** What a verdict tells. */
-export interface VerdictParts {
-  readonly outcome: Outcome;
+/** What several verdicts may tell. */
+export interface SharedParts {
+  /** Undefined if the decision says it. */
+  readonly outcome?: Outcome | undefined;
   /** What the client is sent, or what writes it: on demand, because most callers need little of it. */
   readonly sent: Sent | ((decision: Decision) => Sent);
   readonly decision?: Decision | undefined;
@@ -65,6 +66,11 @@ export interface VerdictParts {
   readonly error?: TidegateError | undefined;
 }
 
+/** What a verdict tells. */
+export interface VerdictParts extends SharedParts {
+  readonly outcome: Outcome;
+}
+
 /** The outcome of a decision. */
 export function outcomeOf(decision: Decision): Outcome {
   return STATUSES[decision[STATUS] as 0 | 1 | 2];
@@ -72,7 +78,8 @@ export function outcomeOf(decision: Decision): Outcome {
 
 /** The outcome for a request: whether it may go on, why, and what to send to the client. */
 export class Verdict {
-  readonly #told: VerdictParts;
+  readonly #told: SharedParts;
+  readonly #decision: Decision | undefined;
   #sent: Sent | undefined;
 
   /** Whether the request may go on. */
@@ -89,16 +96,18 @@ export class Verdict {
   /** Why the request was not decided on. */
   readonly error: TidegateError | undefined;
 
-  constructor(told: VerdictParts) {
-    const { outcome, keys } = told;
+  /** A limiter's verdicts share what they tell, but for the decision, its keys and its charge: each decision makes few objects. */
+  constructor(told: SharedParts, decision = told.decision, keys = told.keys, charge = told.charge) {
+    const outcome = told.outcome ?? outcomeOf(decision!);
     this.#told = told;
+    this.#decision = decision;
     this.allowed = outcome === "allowed" || outcome === "failed_open" || outcome === "unlimited";
     this.outcome = outcome;
     this.rule = told.rule;
     const isKey = typeof keys === "string";
     this.key = isKey ? keys : undefined;
     this.keys = isKey ? undefined : keys;
-    this.charge = told.charge;
+    this.charge = charge;
     this.error = told.error;
   }
 
@@ -127,7 +136,7 @@ export class Verdict {
 
   /** The index in `quotas` of the quota that decided. */
   get binding(): number {
-    return this.#told.decision?.[BINDING] ?? 0;
+    return this.#decision?.[BINDING] ?? 0;
   }
 
   /**
@@ -135,37 +144,37 @@ export class Verdict {
    * concurrency limit or a balance denies it, because nobody knows when a request ends or a grant comes.
    */
   get retryAfterMs(): number | null {
-    return known(this.#told.decision?.[WAIT] ?? UNKNOWN);
+    return known(this.#decision?.[WAIT] ?? UNKNOWN);
   }
 
   /** How long to delay an allowed request. Only a leaky bucket asks for a delay. */
   get delayMs(): number {
-    return this.#told.decision?.[DELAY] ?? 0;
+    return this.#decision?.[DELAY] ?? 0;
   }
 
   /** The time of the decision, in milliseconds since the epoch by the clock that decided. Undefined if there was none. */
   get decidedAtMs(): number | undefined {
-    return this.#told.decision?.[AT];
+    return this.#decision?.[AT];
   }
 
   /** Where the decision was made: in a `store`, or by a `deny_cache`, a `lease`, a `fallback` or a limiter that is `near`. */
   get origin(): (typeof ORIGINS)[number] | undefined {
-    return this.#told.decision && ORIGINS[this.#told.decision[ORIGIN]!];
+    return this.#decision && ORIGINS[this.#decision[ORIGIN]!];
   }
 
   /** Whether this repeats the earlier answer to a check with the same token, or to a settlement of the same charge. */
   get replayed(): boolean {
-    return this.#told.decision?.[REPLAY] === 1;
+    return this.#decision?.[REPLAY] === 1;
   }
 
   /** How much of the cost a balance has paid. 0 unless the request was allowed. */
   get fromBalance(): number {
-    return this.#told.decision?.[PAID] ?? 0;
+    return this.#decision?.[PAID] ?? 0;
   }
 
   /** Each quota's count after the decision, those of one dimension side by side. Empty if there was no decision. */
   get quotas(): readonly QuotaStatus[] {
-    const { decision, names } = this.#told;
+    const [decision, { names }] = [this.#decision, this.#told];
     const all: QuotaStatus[] = [];
     for (let at = QUOTAS; decision && at < decision.length; at += EACH) {
       all.push({ name: names?.[all.length] ?? "", limit: decision[at]!, remaining: known(decision[at + 1]!), resetAfterMs: known(decision[at + 2]!) });
@@ -213,8 +222,8 @@ export class Verdict {
   }
 
   get #send(): Sent {
-    const { sent, decision } = this.#told;
-    return (this.#sent ??= typeof sent === "function" ? sent(decision!) : sent);
+    const { sent } = this.#told;
+    return (this.#sent ??= typeof sent === "function" ? sent(this.#decision!) : sent);
   }
 }
 

@@ -28,7 +28,8 @@ const ATTEMPTS_AT_ONCE = 4;
 const SLACK_MS = 10_000;
 
 /** The most values that are remembered, and the most digits of one. */
-const [REMEMBERED_MAX, REMEMBERED_DIGITS_MAX] = [4_096, 1_024];
+const REMEMBERED_MAX = 4_096;
+const REMEMBERED_DIGITS_MAX = 1_024;
 
 /** Waits for a random time, because limiters that retry at the same pace could conflict forever. */
 export function pause(): Promise<void> {

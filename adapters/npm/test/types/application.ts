@@ -8,7 +8,8 @@ import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { balances, type Credit, type Grantee } from "@tidegate/edge/gate/credits";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
-import { Tidegate as InMemory } from "@tidegate/edge/memory";
+import { RateLimiter, Tidegate as InMemory } from "@tidegate/edge/memory";
+import { type AddressOptions, clientAddress, fixedWindow, type LoadedPolicy, type LoadedQuota, penalty, type QuotaOptions, type Sender, slidingWindow, tokenBucket } from "@tidegate/edge/parts";
 import { limit as netlify } from "@tidegate/edge/netlify";
 import { type BlobsOptions, Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
@@ -46,6 +47,21 @@ export const limiters = [
   new OnRedis({ ...common, policy, client: { sendCommand: async (args) => args }, clock: "caller" }),
   new OnBlobs({ ...common, policy: { name: "api", quotas }, blobs: {}, onVerdict: (verdict) => verdict.limited }),
 ];
+const address: AddressOptions = { ipv6Prefix: 56 };
+const sender: Sender = clientAddress("vercel", address);
+const named: QuotaOptions = { name: "burst", by: "tenant" };
+const bucket: LoadedQuota = tokenBucket(20, 10, "1 s", named);
+const ofParts: LoadedPolicy = { name: "parts", quotas: [slidingWindow(10, "10 s"), bucket], chargeDenied: true };
+export const lean = new RateLimiter({ policy: ofParts, sender, maxKeys: 1_000, onVerdict: ({ allowed }) => allowed });
+export const decided: boolean = lean.decide({ "": "user:1", tenant: "one" }, { cost: 2 }).allowed;
+export const mixed = new InMemory({ ...common, policy: { name: "mixed", quotas: ["10 / s", fixedWindow(10, "1 min"), penalty("1 s", 2, "1 min")] } });
+// @ts-expect-error: a text is no quota of a RateLimiter.
+export const texts = () => new RateLimiter({ policy: { name: "parts", quotas: ["10 / s"] } });
+// @ts-expect-error: a RateLimiter settles nothing.
+export const settled = () => lean.settle(lean.decide("user:1"), { cost: 1 });
+// @ts-expect-error: so no check of it has an estimate.
+export const estimated = (request: Request) => lean.check(request, { estimate: 10 });
+export const honoOfParts = hono(lean, { check: () => ({ key: "user:1", cost: 2 }) });
 export const onDenoKv = (kv: DenoKv) => new OnDenoKv({ ...common, policy, kv });
 export const onPostgres = async (client: PostgresClient): Promise<OnPostgres> => {
   await createTable(client, { table: "limits" });

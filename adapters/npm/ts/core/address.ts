@@ -16,7 +16,8 @@ export interface Client {
 }
 
 /** What a field has instead of an address: nothing, or something else. */
-const [ABSENT, UNREADABLE] = ["absent", "unreadable"] as const;
+const ABSENT = "absent";
+const UNREADABLE = "unreadable";
 type Missing = typeof ABSENT | typeof UNREADABLE;
 
 /** The fields in which each platform tells the address. Only the second counts if the first is absent. */
@@ -34,7 +35,8 @@ const OCTET = "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const V4 = new RegExp(`^${Array(4).fill(OCTET).join("\\.")}$`);
 
 /** How many clients are remembered, and by how long values. */
-const [KNOWN_MAX, TOLD_LEN_MAX] = [1_024, 64] as const;
+const KNOWN_MAX = 1_024;
+const TOLD_LEN_MAX = 64;
 
 /** Where a platform tells the address of a client. */
 export class AddressSource {

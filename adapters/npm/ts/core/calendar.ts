@@ -16,7 +16,8 @@ export const EVERY = Object.keys(UNITS) as Every[];
 /** The zone and the anchor of a calendar without them. The anchor is a Monday, and the first day of a month and of a year. */
 export const [ZONE, ANCHOR] = ["UTC", "2001-01-01"] as const;
 
-const [DAY, HOUR] = [86_400_000, 3_600_000] as const;
+const DAY = 86_400_000;
+const HOUR = 3_600_000;
 
 /** A window, and the end of the next one. */
 export interface Span {

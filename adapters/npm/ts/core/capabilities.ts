@@ -54,6 +54,9 @@ export const EXACT: Capabilities = {
   round_trips: 1,
 };
 
+/** Those of a store in memory, which is asked without a call. */
+export const local = (): Capabilities => ({ ...EXACT, round_trips: 0 });
+
 /** Those of a platform's own limiter, which counts one fixed window at each location. */
 export const NATIVE: Capabilities = {
   class: "per_location",

@@ -13,10 +13,15 @@ import type { Policy, Quota } from "./policy.js";
 const VERSION = 16;
 
 /** The most entries of a log, and the most slots. And the most lots of a balance. */
-const [ENTRIES_MAX, LOTS_MAX] = [1_000, 64] as const;
+const ENTRIES_MAX = 1_000;
+const LOTS_MAX = 64;
 
 /** The bits of a decision's first byte. */
-const [STATUS_BITS, IS_REPLAY, WAITS, IS_PAID, FLAGS_END] = [3, 4, 8, 16, 32] as const;
+const STATUS_BITS = 3;
+const IS_REPLAY = 4;
+const WAITS = 8;
+const IS_PAID = 16;
+const FLAGS_END = 32;
 
 /** How many bytes an integer takes at most. */
 const SMALL_MAX = 10;

@@ -1,9 +1,9 @@
 import { ALLOWED, BINDING, DENIED, EACH, FROM_STORE, NEVER_ADMISSIBLE, QUOTAS, UNKNOWN } from "../decision_numbers.js";
 import { ADMITTED, BUSY, IMPLAUSIBLE_AFTER, type Lot, NEVER, type PenaltyState, type Rule, type SlotsState, type State } from "./algorithms/algorithm.js";
-import { Penalty } from "./algorithms/penalty.js";
-import { Concurrency } from "./algorithms/remembered_requests.js";
+import type { Penalty } from "./algorithms/penalty.js";
+import type { Concurrency } from "./algorithms/remembered_requests.js";
 import { later } from "./arithmetic.js";
-import type { Policy, Quota } from "./policy.js";
+import { blocks, type Policy, type Quota } from "./policy.js";
 import { balanceOf } from "./valid_question.js";
 
 /** A decision, as numbers at the places of `decision_numbers.ts`. */
@@ -29,6 +29,11 @@ interface Answer {
   /** `UNKNOWN` if nobody knows when a request ends. */
   wait: number;
   delay: number;
+}
+
+/** Whether it limits how many requests are in flight. By its code, so that who uses none does not load it. */
+function isConcurrency(rule: Rule): rule is Concurrency & Rule {
+  return rule.code === "cc";
 }
 
 /** The states of a policy whose key has never come. */
@@ -97,7 +102,7 @@ export function settle(policy: Policy, states: State[], { id, at, cost, paid }: 
   let charged = cost;
   policy.quotas.forEach(({ rule }, nth) => {
     // The cost was returned when the slot expired.
-    if (rule instanceof Concurrency && !rule.release(states[nth] as SlotsState, id, now) && rule.last === 1) charged = 0;
+    if (isConcurrency(rule) && !rule.release(states[nth] as SlotsState, id, now) && rule.last === 1) charged = 0;
   });
   if (actual <= charged) refund(policy, states, at, now, charged - actual);
   else policy.quotas.forEach(({ rule }, nth) => rule.overdraw(states[nth]!, now, actual - charged));
@@ -120,7 +125,7 @@ export function grant(policy: Policy, states: State[], now: number, units: numbe
 export function block(policy: Policy, states: State[], now: number, span: number): void {
   moveBack(policy, states, now);
   policy.quotas.forEach(({ rule }, nth) => {
-    if (rule instanceof Penalty) rule.block(states[nth] as PenaltyState, now, span);
+    if (blocks(rule)) (rule as Penalty & Rule).block(states[nth] as PenaltyState, now, span);
   });
 }
 
@@ -151,7 +156,7 @@ export function moveBack({ quotas }: Policy, states: readonly State[], now: numb
 /** Refunds what slots have held that were never given back, if a concurrency limit returns the cost. It is the first quota. */
 function returnExpired({ quotas }: Policy, states: readonly State[], now: number): void {
   const { rule } = quotas[0]!;
-  if (!(rule instanceof Concurrency) || rule.last === 0) return;
+  if (!isConcurrency(rule) || rule.last === 0) return;
   const slots = states[0] as SlotsState;
   for (const { at, cost } of rule.expired(slots, now)) {
     for (let nth = 1; nth < quotas.length; nth++) quotas[nth]!.rule.refund(states[nth]!, at, now, cost);
@@ -164,10 +169,10 @@ function punish({ quotas, dimensions }: Policy, states: readonly State[], now: n
   let isPunished = false;
   for (const { first, end } of dimensions) {
     const { rule } = quotas[end - 1]!;
-    if (!(rule instanceof Penalty)) continue;
+    if (!blocks(rule)) continue;
     for (let nth = first; nth < end - 1; nth++) {
       if (quotas[nth]!.rule.ask(states[nth]!, now, cost) === ADMITTED) continue;
-      isPunished = rule.violate(states[end - 1] as PenaltyState, now) || isPunished;
+      isPunished = (rule as Penalty & Rule).violate(states[end - 1] as PenaltyState, now) || isPunished;
       break;
     }
   }
@@ -203,8 +208,8 @@ function explain({ quotas, balance }: Policy, states: readonly State[], now: num
 }
 
 function report(decision: Decision, rule: Rule, state: State, now: number): void {
-  if (rule instanceof Penalty) {
-    const wait = rule.ask(state as PenaltyState, now);
+  if (blocks(rule)) {
+    const wait = rule.ask(state, now, 0);
     decision.push(1, wait > 0 ? 0 : UNKNOWN, wait > 0 ? wait : UNKNOWN);
   } else {
     // A slot may be given back at any time, and units may be granted.

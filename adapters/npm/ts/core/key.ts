@@ -10,7 +10,9 @@ const START_LEN_MAX = LEN_MAX - 65;
 export const MISSING_IP = "ip:unknown";
 
 /** What the characters of ASCII are in a key: undefined if they do not stay. A slash stays between two that join. */
-const [STAYS, JOINS, SLASH] = [0, 1, 2] as const;
+const STAYS = 0;
+const JOINS = 1;
+const SLASH = 2;
 // A table, because each decision looks at its key.
 const KINDS = Array.from({ length: 128 }, (_, code) => {
   const character = String.fromCharCode(code);

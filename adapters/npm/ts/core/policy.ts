@@ -24,22 +24,20 @@ export interface ReadyQuota {
   part?: Part | undefined;
 }
 
-/** An algorithm that only who uses it loads: the windows of a calendar, or a balance. */
+/** An algorithm that only who uses it loads. */
 export interface Part {
   /** A rule with these numbers, in any window. Throws what is wrong with them. */
   rule(ready: ReadyQuota, place: string): Rule;
   /** The same policy in the windows of an instant. */
   at?(policy: Policy, now: number): Policy;
-  /** A rule in words. */
-  described(rule: Rule): string;
+  /** A rule in words, unless its numbers say all. */
+  described?(rule: Rule): string;
 }
 
 /** The rule to which units can be granted: `core/algorithms/balance.ts`, which only who uses one loads. */
 export interface Balance extends Rule {
   /** What stores need for it. */
   readonly parts: BalanceParts;
-  /** Throws what is wrong with a balance at this place. */
-  fitsBeside(quotas: readonly Quota[], place: number): void;
   /** Throws if its policy is joined with another one that has a balance. */
   joins(names: string): never;
   /** Throws if a store cannot grant. */
@@ -235,11 +233,10 @@ function placed(quotas: readonly Unplaced[], name: string): Quota[] {
   named.forEach((quota, nth) => {
     const first = named.findIndex((other) => other.name === quota.name);
     if (first < nth) throw invalid(`policy.quotas[${nth}].name`, `"${quota.name}" is the name of quotas[${first}] already; write another`);
-    fitsBeside(named, nth);
-    (quota.rule as Partial<Balance>).fitsBeside?.(named, nth);
+    quota.rule.fitsBeside?.(named, nth);
     const last = order.map(({ by }) => by).lastIndexOf(quota.by);
     const isLast = last >= 0 && !blocks(order[last]!.rule);
-    const place = returnsCost(quota) ? 0 : last < 0 ? order.length : last + Number(isLast);
+    const place = returnsCost(quota.rule) ? 0 : last < 0 ? order.length : last + Number(isLast);
     const before = order[place - 1];
     // A balance is the last one that counts, right after what it covers.
     const isAfterAll = before?.by !== quota.by || before.rule.code !== "ba" || blocks(quota.rule);
@@ -248,26 +245,9 @@ function placed(quotas: readonly Unplaced[], name: string): Quota[] {
   return order;
 }
 
-function fitsBeside(quotas: readonly Quota[], nth: number): void {
-  const { by, rule } = quotas[nth]!;
-  const [path, before, beside] = [`policy.quotas[${nth}]`, quotas.slice(0, nth), quotas.filter((other) => other.by === by)];
-  if (returnsCost(quotas[nth]!)) {
-    const first = before.findIndex(returnsCost);
-    const place = `${path}.concurrency.returnsCost`;
-    if (first >= 0) throw invalid(place, `quotas[${first}] returns the cost already; leave this out`);
-    // A slot does not remember its request's keys of other dimensions.
-    if (beside.length < quotas.length) throw invalid(place, "the policy has several dimensions; leave this out");
-  }
-  if (!blocks(rule)) return;
-  if (rule.unit > 0 && beside.every((other) => blocks(other.rule))) {
-    throw invalid(path, "a penalty counts the denials of other quotas, and its dimension has none; write one");
-  }
-  const first = before.find((other) => other.by === by && blocks(other.rule));
-  if (first) throw invalid(path, `its dimension has a ${first.rule.name} already; leave one out: a penalty also blocks by hand`);
-}
-
-function returnsCost({ rule }: Pick<Quota, "rule">): boolean {
-  return rule.code === "cc" && rule.last === 1;
+/** Whether a concurrency limit returns the cost with the slot. */
+export function returnsCost({ code, last }: Rule): boolean {
+  return code === "cc" && last === 1;
 }
 
 /** Whether a rule does not count, but blocks. */

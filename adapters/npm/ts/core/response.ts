@@ -1,4 +1,4 @@
-import { ALLOWED, AT, BINDING, DENIED, EACH, ORIGIN, ORIGINS, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
+import { ALLOWED, AT, BINDING, DENIED, EACH, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import { later } from "./arithmetic.js";
 import type { Decision } from "./decide.js";
 import { blocks, current, type Policy } from "./policy.js";
@@ -11,33 +11,13 @@ export interface Sent {
 }
 
 /** The largest integer of a structured field (RFC 9651). */
-const INTEGER_MAX = 999_999_999_999_999;
+export const INTEGER_MAX = 999_999_999_999_999;
 
-/** How a response looks. */
-export interface Look {
-  /** Whether the body of a denial is a problem of RFC 9457. */
-  readonly asProblem: boolean;
-  /** Whether it has the fields of draft 6, too. */
-  readonly draft6: boolean;
-  /** Whether a denial has its wait in milliseconds, too. */
-  readonly retryAfterMs: boolean;
-  /** Whether a denial for want of credits is a 402. */
-  readonly paymentRequired?: boolean | undefined;
-}
-
-/** What the client of a decision is sent. */
-export function sent(any: Policy, decision: Decision, look: Look): Sent {
+/** What the client of a decision is sent, unless the application wants another `Look`. */
+export function plainSent(any: Policy, decision: Decision): Sent {
   const policy = current(any, decision[AT]!);
-  const [headers, { asProblem }] = [fields(policy, decision, look), look];
-  if (decision[STATUS] === ALLOWED) return { status: 0, headers, body: "" };
-  headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
-  const status = look.paymentRequired && lacksCredits(policy, decision) ? 402 : 429;
-  return { status, headers, body: JSON.stringify(asProblem ? problem(policy, decision, status) : error(policy, decision)) };
-}
-
-/** Whether a grant would admit the request. Without the store, nobody knows. */
-function lacksCredits({ quotas }: Policy, decision: Decision): boolean {
-  return decision[STATUS] === DENIED && !isOfFallback(decision) && quotas[decision[BINDING]!]?.rule.code === "ba";
+  const headers = fields(policy, decision);
+  return decision[STATUS] === ALLOWED ? { status: 0, headers, body: "" } : response(429, error(policy, decision), headers);
 }
 
 /** What the client of a request is sent that was not decided on, because of an error of this kind. `tells` whether a field says so. */
@@ -63,10 +43,11 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>
   misconfigured: [500, "limiter_misconfigured"],
 };
 
-function fields(policy: Policy, decision: Decision, { draft6, retryAfterMs }: Look): Record<string, string> {
+/** The fields of a response. */
+export function fields(policy: Policy, decision: Decision): Record<string, string> {
   const { quotas } = policy;
   const headers: Record<string, string> = {};
-  const retry = decision[WAIT] === UNKNOWN ? undefined : Math.max(seconds(decision[WAIT]!), 1);
+  const retry = retryAfter(decision);
   const place = shown(policy, decision);
   if (place >= 0) {
     const [limit, remaining, reset] = statusAt(decision, place);
@@ -88,22 +69,18 @@ function fields(policy: Policy, decision: Decision, { draft6, retryAfterMs }: Lo
   }
   if (policies) headers["ratelimit-policy"] = policies;
   if (limits) headers["ratelimit"] = limits;
-  if (draft6 && place >= 0) {
-    const [limit, remaining, reset] = statusAt(decision, place);
-    headers["ratelimit-limit"] = String(Math.min(limit, INTEGER_MAX));
-    if (remaining !== UNKNOWN) headers["ratelimit-remaining"] = String(Math.min(remaining, INTEGER_MAX));
-    if (reset !== UNKNOWN) headers["ratelimit-reset"] = String(Math.min(seconds(reset), retry ?? Infinity));
-  }
-  if (retry !== undefined) {
-    headers["retry-after"] = String(retry);
-    if (retryAfterMs) headers["retry-after-ms"] = String(Math.min(Math.max(decision[WAIT]!, 1), INTEGER_MAX));
-  }
+  if (retry !== undefined) headers["retry-after"] = String(retry);
   if (isOfFallback(decision)) headers["x-tidegate-origin"] = "fallback";
   return headers;
 }
 
+/** The whole seconds after which to retry. Undefined if nobody knows them. */
+export function retryAfter(decision: Decision): number | undefined {
+  return decision[WAIT] === UNKNOWN ? undefined : Math.max(seconds(decision[WAIT]!), 1);
+}
+
 /** The quota that the fields of one number are about: the one that decided, or else the first with the fewest requests remaining. */
-function shown({ quotas }: Policy, decision: Decision): number {
+export function shown({ quotas }: Policy, decision: Decision): number {
   const counts = (nth: number) => !blocks(quotas[nth]!.rule);
   if (counts(decision[BINDING]!)) return decision[BINDING]!;
   let place = -1;
@@ -113,16 +90,19 @@ function shown({ quotas }: Policy, decision: Decision): number {
   return place;
 }
 
-function statusAt(decision: Decision, nth: number): [limit: number, remaining: number, reset: number] {
+/** What a decision tells of a quota. */
+export function statusAt(decision: Decision, nth: number): [limit: number, remaining: number, reset: number] {
   const at = QUOTAS + EACH * nth;
   return [decision[at]!, decision[at + 1]!, decision[at + 2]!];
 }
 
-function seconds(ms: number): number {
+/** Whole seconds, rounded up. */
+export function seconds(ms: number): number {
   return Math.min(Math.ceil(ms / 1_000), INTEGER_MAX);
 }
 
-function error(policy: Policy, decision: Decision) {
+/** The body of a denial. */
+export function error(policy: Policy, decision: Decision) {
   const wait = decision[WAIT]!;
   return {
     error: decision[STATUS] === DENIED ? "rate_limited" : "never_admissible",
@@ -132,24 +112,7 @@ function error(policy: Policy, decision: Decision) {
   };
 }
 
-function isOfFallback(decision: Decision): boolean {
-  return ORIGINS[decision[ORIGIN]!] === "fallback";
-}
-
-/** A problem of a type of draft 11, section 5. */
-function problem({ quotas }: Policy, decision: Decision, status: number) {
-  const binding = quotas[decision[BINDING]!];
-  const isExceeded = (nth: number) => nth === decision[BINDING] || statusAt(decision, nth)[1] === 0;
-  const [type, title] =
-    binding && blocks(binding.rule)
-      ? ["abnormal-usage-detected", "Request not satisfied due to detection of abnormal request pattern"]
-      : isOfFallback(decision)
-        ? ["temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"]
-        : ["quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"];
-  return {
-    type: `https://iana.org/assignments/http-problem-types#${type}`,
-    title,
-    status,
-    "violated-policies": quotas.map(({ name }) => name).filter((_, nth) => isExceeded(nth)),
-  };
+/** Whether the store has not decided. */
+export function isOfFallback(decision: Decision): boolean {
+  return decision[ORIGIN] === FROM_FALLBACK;
 }

@@ -1,4 +1,4 @@
-import { CHECK_OPTIONS, costOf, optionsReader, uniqueToken } from "../check_options.js";
+import { costOf, keysOf, optionsReader, peerOf, positive, uniqueToken } from "../check_options.js";
 import { invalid } from "../error.js";
 import { choice, flag, text, whole } from "../fields.js";
 import type { Keys } from "../core/key.js";
@@ -58,7 +58,12 @@ const ifKnown =
     value === null ? undefined : read(name, value);
 
 const read = optionsReader({
-  ...CHECK_OPTIONS,
+  key: text,
+  keys: keysOf,
+  peer: peerOf,
+  cost: whole,
+  estimate: positive,
+  now: whole,
   target: ifKnown(targetsOf),
   method: ifKnown(text),
   framework: ifKnown((name, value) => choice(name, value, FRAMEWORK_NAMES)),

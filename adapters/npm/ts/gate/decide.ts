@@ -1,6 +1,7 @@
 import type { AddressSource } from "../core/address.js";
 import type { Decision } from "../core/decide.js";
-import { response, sent, unavailable, undecided } from "../core/response.js";
+import { response, unavailable, undecided } from "../core/response.js";
+import { sent } from "../core/response_look.js";
 import { ALLOWED, BINDING, EACH, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import { isStoreFailure, needsPeer, TidegateError } from "../error.js";
 import { ask, CHECK, type Question, SETTLE, timed } from "../question.js";

@@ -54,7 +54,7 @@ export function explained(rules: Rules, applied: readonly Rule[], facts: Facts, 
     ...dimensions.flatMap(({ name, first, end }) =>
       quotas.slice(first, end).map((quota, nth) => {
         const from = numbers?.from.get(first + nth) ?? "";
-        return `limit    ${quota.name}: ${quota.part?.described(quota.rule) ?? described(quota.rule)}, by ${keyLine(sender, name)}${from}`;
+        return `limit    ${quota.name}: ${quota.part?.described?.(quota.rule) ?? described(quota.rule)}, by ${keyLine(sender, name)}${from}`;
       }),
     ),
     `store    ${rule.store ?? "the first"}${around ? aroundOf(around) : ""}`,

@@ -1,14 +1,15 @@
 import { type Chosen, chosen, isPromised } from "../check_options.js";
 import { AddressSource } from "../core/address.js";
 import { hasMissingIp, type Keys } from "../core/key.js";
-import { type Look, undecided } from "../core/response.js";
+import { undecided } from "../core/response.js";
 import { invalid, TidegateError } from "../error.js";
 import { Fields, shown } from "../fields.js";
-import { FrontEnd, notRequest, SETTLE_WITHIN_MS } from "../front_end.js";
-import type { Layer } from "../layer.js";
-import type { ErrorEvent, Platform } from "../options.js";
+import { FrontEnd, notRequest } from "../front_end.js";
+import type { ErrorEvent } from "../options.js";
+import { type Platform, PLATFORMS } from "../platform.js";
+import { SETTLE_WITHIN_MS, Settlement, type Settling } from "../settlement.js";
 import { StoreLog, type Watched } from "../store_health.js";
-import { type Held, type VerdictParts, Verdict } from "../verdict.js";
+import { type VerdictParts, Verdict } from "../verdict.js";
 import { type GateCheck, type GateCheckOptions, readGateCheck } from "./check_options.js";
 import { type Composed, composed } from "./combinators/compose.js";
 import { Decider, misconfigured } from "./decide.js";
@@ -94,11 +95,10 @@ export interface GateOptions {
 export const INSIDE = Symbol.for("@tidegate/edge/inside");
 
 const OPTIONS = ["platform", "stores", "name", "keys", "limits", "calendar", "credits", "warnAt", "onEvent", "sampleAllowed", "onError", "settleWithinMs", "ipv6Prefix", "trustTrueClientIp"];
-const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"] as const;
 const STORES = "{ default: (limit) => new Tidegate(limit) }";
 
 /** What a `Gate` does, whichever files it reads. */
-export abstract class BaseGate extends FrontEnd {
+export abstract class BaseGate extends FrontEnd implements Settling {
   /** Undefined if this gate reads no TOML. */
   readonly #readToml: ((text: string) => Node) | undefined;
   protected readonly log: StoreLog;
@@ -111,6 +111,12 @@ export abstract class BaseGate extends FrontEnd {
   readonly #calendar: ReadPart | undefined;
   readonly #credits: CreditParts | undefined;
   readonly #makeThresholds: MakeThresholds | undefined;
+  readonly #settlement = new Settlement({
+    layerAt: (store) => this.#decider.composed[store]!.layer,
+    heldBy: (verdict) => Verdict.held(verdict)!,
+    look: () => this.#decider.rules.responses,
+    told: (operation, run) => this.told(operation, run),
+  });
   #name: string;
   #decider!: Decider;
   #holdsSlots = false;
@@ -267,6 +273,18 @@ export abstract class BaseGate extends FrontEnd {
     });
   }
 
+  settle(verdict: Verdict, actual: { cost: number; now?: number | undefined }): Promise<Verdict> {
+    return this.#settlement.settle(verdict, actual);
+  }
+
+  release(verdict: Verdict, options?: { now?: number | undefined }): Promise<Verdict> {
+    return this.#settlement.release(verdict, options);
+  }
+
+  refund(verdict: Verdict, part?: { cost?: number | undefined; now?: number | undefined }): Promise<void> {
+    return this.#settlement.refund(verdict, part);
+  }
+
   /** Explains, for people, which rule, keys and limits apply to a request, and why. It asks no store. */
   async explain(request: Request, options: GateCheckOptions = {}): Promise<string> {
     const mistake = notRequest(request);
@@ -295,18 +313,6 @@ export abstract class BaseGate extends FrontEnd {
   get [INSIDE](): readonly [decider: Decider, sender: (facts: Facts) => Promise<Sender>] {
     const decider = this.#decider;
     return [decider, (facts) => this.#senderOf(decider, facts, true)];
-  }
-
-  protected get look(): Look {
-    return this.#decider.rules.responses;
-  }
-
-  protected layerAt(store: number): Layer {
-    return this.#decider.composed[store]!.layer;
-  }
-
-  protected heldBy(verdict: Verdict): readonly Held[] {
-    return Verdict.held(verdict)!;
   }
 
   async #decide(facts: Facts): Promise<VerdictParts> {

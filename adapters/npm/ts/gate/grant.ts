@@ -1,12 +1,12 @@
 // Grants to the balances of a gate's rules, without a request, as core's `gate/grant.rs` makes them.
 
-import { CHECK_OPTIONS } from "../check_options.js";
+import { keysOf } from "../check_options.js";
 import { addressOf } from "../core/address.js";
 import { apiKeyOf, type Keys, newKey, senderKey } from "../core/key.js";
 import type { Policy } from "../core/policy.js";
 import { invalid, TidegateError } from "../error.js";
 import { Fields, shown, text } from "../fields.js";
-import { standing } from "../front_end.js";
+import { standing } from "../settlement.js";
 import { ask as granting, type GrantOptions } from "../granting.js";
 import { ask, clamped, GRANT } from "../question.js";
 import { Verdict } from "../verdict.js";
@@ -83,7 +83,7 @@ function creditOf(credit: unknown): ReadCredit & { readonly units: unknown; read
   const options = Object.fromEntries(["token", "expires", "rememberMs", "now"].map((name) => [name, fields.get(name)]));
   const keys = fields.get("keys");
   const named = (name: string) => fields.text(name, "its name");
-  return { limit: need("limit", "the name of a limit"), kind, to, units: fields.get("units"), options, keys: keys === undefined ? {} : CHECK_OPTIONS.keys("keys", keys), tier: named("tier"), store: named("store") };
+  return { limit: need("limit", "the name of a limit"), kind, to, units: fields.get("units"), options, keys: keys === undefined ? {} : keysOf("keys", keys), tier: named("tier"), store: named("store") };
 }
 
 function granteeOf(to: unknown): Pick<ReadCredit, "kind" | "to"> {

@@ -1,15 +1,17 @@
+import type { BaseCheckOptions, BaseLimiter } from "../base_limiter.js";
 import { invalid } from "../error.js";
 import { namesOf } from "../fields.js";
 import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
 import { TELL } from "../log.js";
+import type { Settling } from "../settlement.js";
 import type { Verdict } from "../verdict.js";
 
 /** What decides on requests. */
-export type Decider = Limiter | BaseGate;
+export type Decider = BaseLimiter | BaseGate;
 
 /** The options of a check by a limiter or a gate. */
-export type CheckOptionsOf<By extends Decider> = By extends BaseGate ? GateCheckOptions : CheckOptions;
+export type CheckOptionsOf<By extends Decider> = By extends BaseGate ? GateCheckOptions : By extends Limiter ? CheckOptions : BaseCheckOptions;
 
 /** How a framework's requests are limited, by a limiter or a gate. */
 export interface GuardOptions<Context = unknown, Received extends Request = Request, By extends Decider = Limiter> {
@@ -62,6 +64,7 @@ export async function judge<Context, Received extends Request, By extends Decide
   options: Pick<GuardOptions<Context, Received, By>, "check" | "refund" | "ignoreCase">,
   { context, routing, peer }: { context: Context; routing?: Routing | undefined; peer?: string | null | undefined },
 ): Promise<Verdict | undefined> {
+  if (options.refund && !givesBack(tidegate)) throw invalid("refund", "a RateLimiter gives nothing back; write Tidegate in place of it, or leave this out");
   let chosen: object | (() => never);
   try {
     const said = await options.check?.(request, context);
@@ -83,8 +86,14 @@ function isGate(tidegate: Decider): tidegate is BaseGate {
   return "reload" in tidegate;
 }
 
+function givesBack(tidegate: Decider): tidegate is Decider & Settling {
+  return "refund" in tidegate;
+}
+
 /** Gives back the slots of a request that has ended, and a part of its cost. */
-export function giveBack(tidegate: Decider, verdict: Verdict, cost: number): Promise<unknown> {
+export async function giveBack(tidegate: Decider, verdict: Verdict, cost: number): Promise<unknown> {
+  // A `RateLimiter` holds no slots.
+  if (!givesBack(tidegate)) return undefined;
   return cost > 0 ? tidegate.refund(verdict, { cost }) : tidegate.release(verdict);
 }
 

@@ -9,6 +9,7 @@ import { quoted } from "../gate/rules/quoted_text.js";
 import type { Rule, Rules } from "../gate/rules/rules.js";
 import { Sender } from "../gate/sender.js";
 import { NOT_SIGNED, tokenOf } from "../gate/token_claims.js";
+import { PLATFORMS } from "../platform.js";
 import type { Command, Arguments } from "./arguments.js";
 import { readOr, say } from "./check.js";
 import { Explanation } from "./explanation.js";
@@ -61,7 +62,6 @@ Exit codes: 0 success, 1 the file is wrong or the request cannot be decided, 2 t
 wrong.
 `;
 
-const PLATFORMS = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"];
 
 /** A method and a path. */
 const REQUEST = /^([^ ]+) (\/.*)$/s;
@@ -92,7 +92,7 @@ export const EXPLAIN: Command = {
 };
 
 function wrongPlatform(text: string): string | undefined {
-  if (PLATFORMS.includes(text)) return undefined;
+  if ((PLATFORMS as readonly string[]).includes(text)) return undefined;
   return `platform: ${quoted(text)} is not known; write cloudflare, vercel, netlify, fastly, spin or direct`;
 }
 

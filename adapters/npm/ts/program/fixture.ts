@@ -9,7 +9,7 @@ import { compile } from "../gate/rules/compile.js";
 import { rootOf } from "../gate/rules/file_value.js";
 import { type Node, readJson } from "../gate/rules/json.js";
 import type { Rules } from "../gate/rules/rules.js";
-import type { Platform } from "../options.js";
+import { type Platform, PLATFORMS } from "../platform.js";
 import { JsonValue, Wrong } from "./json_value.js";
 import { jsonOf } from "./rules_file.js";
 
@@ -70,7 +70,6 @@ interface Written {
   steps: Step[];
 }
 
-const PLATFORMS: readonly Platform[] = ["cloudflare", "vercel", "netlify", "fastly", "spin", "direct"];
 const START_MS = 1_800_000_000_000;
 const BURST_MAX = 10_000;
 

@@ -3,7 +3,9 @@ import { MAX_UNITS } from "../arithmetic.js";
 // The algorithms of `tidegate-core`, on doubles. They are held to it by `test/core.test.mjs`: the same questions get the same answers.
 
 /** What `ask` returns in place of a wait, which may be 0: no instant is later than the last one. */
-export const [ADMITTED, BUSY, NEVER] = [-1, -2, -3] as const;
+export const ADMITTED = -1;
+export const BUSY = -2;
+export const NEVER = -3;
 
 /** The longest block, and the longest debt of a bucket: a year. */
 export const YEAR = 31_536_000_000;
@@ -63,6 +65,13 @@ export interface BalanceState {
 export interface Lot {
   units: number;
   expires: number;
+}
+
+/** A quota of a policy, for those beside it. */
+export interface Beside {
+  /** The name of its dimension. */
+  readonly by: string;
+  readonly rule: Rule;
 }
 
 /** An algorithm with its numbers. */
@@ -150,6 +159,9 @@ export abstract class Rule<S extends State = State> {
 
   /** How long until a window has so many units left, or `NEVER`, if that may be more than its limit. */
   waitFor?(state: S, now: number, units: number): number;
+
+  /** Throws if the rule at this place of a policy cannot be beside the others. */
+  fitsBeside?(quotas: readonly Beside[], place: number): void;
 
   /** How long to delay a request that is admitted. */
   delay(_state: S, _now: number): number {

@@ -14,7 +14,8 @@ export const BALANCE = 9;
 export const LOTS_MAX = 64;
 
 /** The kinds of questions: see `question.ts`, which is not loaded here. */
-const [REFUND, GRANT] = [3, 6] as const;
+const REFUND = 3;
+const GRANT = 6;
 
 /** What a balance can cover: what they admit is a number of units that only grows with time. */
 const COVERABLE = ["fixed_window", "token_bucket", "calendar_window"];

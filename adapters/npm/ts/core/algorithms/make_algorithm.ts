@@ -13,57 +13,71 @@ const REMEMBERED_MAX = 1_000;
 /** The place of an algorithm in `ALGORITHMS`, as a quota of the options has it. */
 export const FIXED_WINDOW = 0;
 
-/** Throws what is wrong with the numbers of a window. */
-export function checkWindow({ amount, span, place }: ReadyQuota, path: string): void {
-  within(path + place, "windowMs", span, 1, MAX_UNITS, "");
-  checkedAmount(path + place, "limit", amount, MAX_UNITS);
-}
+/** Makes an algorithm of its numbers: see `ReadyQuota`. Throws what is wrong with them, which are at a place of the options. */
+export type Maker = (place: string, amount: number, span: number, refill: number) => Rule;
 
-/** Any algorithm. */
+// Each is a function of its own, so that only who uses an algorithm loads it.
+
+export const makeFixedWindow: Maker = (place, limit, windowMs) => {
+  checkWindow(place, limit, windowMs);
+  return new FixedWindow(limit, windowMs, 0);
+};
+
+export const makeSlidingWindow: Maker = (place, limit, windowMs) => {
+  checkWindow(place, limit, windowMs);
+  return new SlidingWindow(limit, windowMs, 0);
+};
+
+export const makeSlidingLog: Maker = (place, limit, windowMs) => {
+  checkWindow(place, limit, windowMs);
+  remembered(place, limit, "a sliding log, which remembers every request", " or take a sliding window");
+  return new SlidingLog(limit, windowMs, 0);
+};
+
+export const makeTokenBucket: Maker = (...numbers) => new TokenBucket(...bucket(...numbers));
+export const makeLeakyBucket: Maker = (...numbers) => new LeakyBucket(...bucket(...numbers));
+
+const makeConcurrency: Maker = (place, limit, lifetimeMs, returnsCost) => {
+  checked(place, "limit", limit, "lifetimeMs", lifetimeMs);
+  remembered(place, limit, "a concurrency limit, which remembers every holder", "");
+  return new Concurrency(limit, lifetimeMs, returnsCost);
+};
+
+export const makePenalty: Maker = (place, capMs, baseMs, factor) => {
+  within(place, "baseMs", baseMs, 1, YEAR, ", or a block in place of the penalty if violations do not block");
+  if (factor === 0 || factor > MAX_UNITS) throw outOfRange(place, "factor", factor, `a whole number from 1 to ${MAX_UNITS}`);
+  if (capMs < baseMs || capMs > YEAR) throw outOfRange(place, "capMs", capMs, `a whole number of milliseconds from ${baseMs} (baseMs) to ${YEAR}`);
+  return new Penalty(capMs, baseMs, factor);
+};
+
+const makeBlock: Maker = (place, capMs) => {
+  within(place, "capMs", capMs, 1, YEAR, "");
+  return new Penalty(capMs, 0, 1);
+};
+
+/** Any algorithm, by its place in `ALGORITHMS`. */
 export function anyRule(ready: ReadyQuota, path: string): Rule {
-  const { algorithm, amount, span, refill, part } = ready;
   const place = path + ready.place;
-  if (part) return part.rule(ready, place);
-  switch (algorithm) {
-    case FIXED_WINDOW:
-      checkWindow(ready, path);
-      return new FixedWindow(amount, span, 0);
-    case 1:
-      checkWindow(ready, path);
-      return new SlidingWindow(amount, span, 0);
-    case 2:
-      checkWindow(ready, path);
-      remembered(place, amount, "a sliding log, which remembers every request", " or take a sliding window");
-      return new SlidingLog(amount, span, 0);
-    case 3:
-    case 4:
-      return bucket(algorithm === 3 ? TokenBucket : LeakyBucket, place, amount, span, refill);
-    case 5:
-      checked(place, "limit", amount, "lifetimeMs", span);
-      remembered(place, amount, "a concurrency limit, which remembers every holder", "");
-      return new Concurrency(amount, span, refill);
-    case 6:
-      within(place, "baseMs", span, 1, YEAR, ", or a block in place of the penalty if violations do not block");
-      if (refill === 0 || refill > MAX_UNITS) throw outOfRange(place, "factor", refill, `a whole number from 1 to ${MAX_UNITS}`);
-      if (amount < span || amount > YEAR) {
-        throw outOfRange(place, "capMs", amount, `a whole number of milliseconds from ${span} (baseMs) to ${YEAR}`);
-      }
-      return new Penalty(amount, span, refill);
-    default:
-      within(place, "capMs", amount, 1, YEAR, "");
-      return new Penalty(amount, 0, 1);
-  }
+  const makers = [makeFixedWindow, makeSlidingWindow, makeSlidingLog, makeTokenBucket, makeLeakyBucket, makeConcurrency, makePenalty, makeBlock];
+  return ready.part?.rule(ready, place) ?? makers[ready.algorithm]!(place, ready.amount, ready.span, ready.refill);
 }
 
-function bucket(Bucket: typeof TokenBucket, place: string, capacity: number, perMs: number, refill: number): TokenBucket {
+/** Throws what is wrong with the numbers of a window. */
+export function checkWindow(place: string, limit: number, windowMs: number): void {
+  within(place, "windowMs", windowMs, 1, MAX_UNITS, "");
+  checkedAmount(place, "limit", limit, MAX_UNITS);
+}
+
+/** The numbers of a bucket. */
+function bucket(place: string, capacity: number, perMs: number, refill: number): [capacity: number, perMs: number, refill: number] {
   checked(place, "refill", refill, "a millisecond", 1);
   // Only if the numbers as they are written are too large: a stored level is in their units.
   if (perMs > 0 && capacity * perMs > MAX_UNITS) {
     const divisor = commonDivisor(refill, perMs);
-    if (divisor > 1 && capacity <= Math.floor(MAX_UNITS / (perMs / divisor))) return new Bucket(capacity, perMs / divisor, refill / divisor);
+    if (divisor > 1 && capacity <= Math.floor(MAX_UNITS / (perMs / divisor))) return [capacity, perMs / divisor, refill / divisor];
   }
   checked(place, "capacity", capacity, "perMs", perMs);
-  return new Bucket(capacity, perMs, refill);
+  return [capacity, perMs, refill];
 }
 
 function commonDivisor(one: number, other: number): number {

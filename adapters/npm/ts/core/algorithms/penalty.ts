@@ -1,5 +1,7 @@
+import { invalid } from "../../error.js";
 import { later, since } from "../arithmetic.js";
-import { ADMITTED, type PenaltyState, Rule, YEAR } from "./algorithm.js";
+import { blocks } from "../policy.js";
+import { ADMITTED, type Beside, type PenaltyState, Rule, YEAR } from "./algorithm.js";
 
 /** The most violations that a penalty counts: its cap is less than 2^35 times its base. */
 const STRIKES_MAX = 64;
@@ -75,6 +77,16 @@ export class Penalty extends Rule<PenaltyState> {
 
   fits({ strikes, until, length }: PenaltyState, latest: number): boolean {
     return strikes <= STRIKES_MAX && until <= latest && length <= YEAR;
+  }
+
+  override fitsBeside(quotas: readonly Beside[], place: number): void {
+    const { by } = quotas[place]!;
+    const path = `policy.quotas[${place}]`;
+    if (this.punishes && quotas.every((other) => other.by !== by || blocks(other.rule))) {
+      throw invalid(path, "a penalty counts the denials of other quotas, and its dimension has none; write one");
+    }
+    const first = quotas.slice(0, place).find((other) => other.by === by && blocks(other.rule));
+    if (first) throw invalid(path, `its dimension has a ${first.rule.name} already; leave one out: a penalty also blocks by hand`);
   }
 
   /** Counts a violation. Whether that changed the state. */

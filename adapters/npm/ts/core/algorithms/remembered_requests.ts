@@ -1,5 +1,7 @@
+import { invalid } from "../../error.js";
 import { later, MAX_SKEW, MAX_UNITS, since } from "../arithmetic.js";
-import { ADMITTED, BUSY, isUnits, type LogState, NEVER, Rule, type SlotsState } from "./algorithm.js";
+import { returnsCost } from "../policy.js";
+import { ADMITTED, type Beside, BUSY, isUnits, type LogState, NEVER, Rule, type SlotsState } from "./algorithm.js";
 
 // The algorithms that remember each request.
 
@@ -158,6 +160,15 @@ export class Concurrency extends Rule<SlotsState> {
   fits({ slots }: SlotsState, latest: number): boolean {
     const isInOrder = slots.every(({ at, cost }, nth) => isUnits(cost) && at <= latest && (nth === 0 || at >= slots[nth - 1]!.at));
     return isInOrder;
+  }
+
+  override fitsBeside(quotas: readonly Beside[], nth: number): void {
+    if (!returnsCost(this)) return;
+    const first = quotas.slice(0, nth).findIndex(({ rule }) => returnsCost(rule));
+    const place = `policy.quotas[${nth}].concurrency.returnsCost`;
+    if (first >= 0) throw invalid(place, `quotas[${first}] returns the cost already; leave this out`);
+    // A slot does not remember its request's keys of other dimensions.
+    if (quotas.some(({ by }) => by !== quotas[nth]!.by)) throw invalid(place, "the policy has several dimensions; leave this out");
   }
 
   /** The slots that were never given back. */

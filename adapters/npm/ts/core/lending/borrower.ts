@@ -10,7 +10,8 @@ import { canLend, type LoanAnswer, type LoanQuestion, type Returned } from "./le
 export const JITTER = 20;
 
 /** A borrower is idle after this time without a request, and after so many times of the usual time between two requests. */
-const [IDLE, IDLE_GAPS] = [2_000, 16] as const;
+const IDLE = 2_000;
+const IDLE_GAPS = 16;
 
 /** When what it owes is told again, if an answer is lost. */
 const AGAIN = 4_000;

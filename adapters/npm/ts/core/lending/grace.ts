@@ -23,7 +23,9 @@ export function seenIn(decision: Decision): Seen {
  * How a borrower has last seen a key. `GOOD`: not at all, or with at least half of each limit left. `NEAR`: with less left, and it gets no
  * grace until it is seen well below its limit. `OVERDRAWN`: at its limit, after a grace, and it gets none until it is unused.
  */
-const [GOOD, NEAR, OVERDRAWN] = [0, 1, 2] as const;
+const GOOD = 0;
+const NEAR = 1;
+const OVERDRAWN = 2;
 
 /** What a borrower has admitted of a key without a loan, and whether it may admit more. */
 export class Grace {

@@ -1,7 +1,8 @@
 import { since } from "../../core/arithmetic.js";
 
 /** After how many failures in a row a store is not asked, and for how long. */
-const [FAILURES_MAX, PAUSE_MS] = [3, 1_000];
+const FAILURES_MAX = 3;
+const PAUSE_MS = 1_000;
 
 /** The failures since the last answer. */
 interface Outage {

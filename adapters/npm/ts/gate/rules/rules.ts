@@ -1,6 +1,6 @@
 import type { Decision } from "../../core/decide.js";
 import type { ReadyQuota } from "../../core/policy.js";
-import type { Look } from "../../core/response.js";
+import type { Look } from "../../core/response_look.js";
 import type { TidegateError } from "../../error.js";
 import type { Lease, Question } from "../../question.js";
 import type { RulesPolicy } from "../rules_policy.js";

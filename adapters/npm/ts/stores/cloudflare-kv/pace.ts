@@ -1,7 +1,8 @@
 import { later, since } from "../../core/arithmetic.js";
 
 /** The least time between two reads of a key by an isolate, and between two writes: Workers KV rejects more than one write per second. */
-export const [REFRESH, SPACING] = [1_000, 1_000] as const;
+export const REFRESH = 1_000;
+export const SPACING = 1_000;
 
 /** The longest pause between two attempts to write a key. */
 const PAUSE_MAX = 32_000;

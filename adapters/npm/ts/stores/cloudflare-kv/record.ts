@@ -13,7 +13,9 @@ export const ENTRIES_MAX = 32;
 /** `tgk1`, low byte first. */
 const MAGIC = 0x316b6774;
 
-const [MAGIC_LENGTH, HEAD_LENGTH, LONG] = [4, 24, 8] as const;
+const MAGIC_LENGTH = 4;
+const HEAD_LENGTH = 24;
+const LONG = 8;
 
 /** The first byte of each algorithm's state: version 1, and its number. */
 const HEADERS: Readonly<Record<string, number>> = { fw: 0x11, sw: 0x12, tb: 0x14 };

@@ -59,8 +59,8 @@ export class Tidegate extends RemoteLimiter {
 /** The window of a policy, without an algorithm: the binding counts. It has numbers of its own, of which the policy has a copy. */
 function ruleOf(ready: ReadyQuota, path: string): Rule {
   if (ready.algorithm !== FIXED_WINDOW) throw ["unsupported", `${path.slice(0, -1)}: ${RIGHT}`];
-  checkWindow(ready, path);
   const { amount, span: unit } = ready;
+  checkWindow(path + ready.place, amount, unit);
   if (!PERIODS_MS.includes(unit)) {
     throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${unit} ms; write 10000 or 60000, or count in Durable Objects`);
   }

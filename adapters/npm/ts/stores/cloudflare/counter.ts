@@ -15,10 +15,12 @@ import { answersTogether, apart, BLOCK, type Call, Calls, CHECK, costOf, DELETE,
 const PAUSE_MIN = 60_000;
 
 /** The first byte of a stored answer to a token, whose charge is not settled, or is. */
-const [CHARGED, SETTLED] = ["10", "11"] as const;
+const CHARGED = "10";
+const SETTLED = "11";
 
 /** That of a charge of which a balance paid a part, and that of a grant. */
-const [PAID, GRANTED] = ["12", "20"] as const;
+const PAID = "12";
+const GRANTED = "20";
 
 /** Where a stored answer has the lots that paid. */
 const LOTS_AT = 34;
@@ -27,7 +29,9 @@ const LOTS_AT = 34;
 const REUSED = ["token_reused", "this idempotency token belongs to a charge of another cost; use one token for each request"];
 
 /** What remains after a part of a sweep: no row, some rows, or more rows to look at. */
-export const [NOTHING, SOME, MORE] = [0, 1, 2] as const;
+export const NOTHING = 0;
+export const SOME = 1;
+export const MORE = 2;
 
 /** A sweep in progress. */
 interface Sweeping {

@@ -27,13 +27,26 @@ export const CALLS_MAX = 64;
 const NAME_LEN_MAX = 1_024;
 
 /** The flags of a call. */
-const [CHARGE_DENIED, OBJECT_CLOCK, TOKEN, FLAGS_END] = [1, 2, 4, 8] as const;
+const CHARGE_DENIED = 1;
+const OBJECT_CLOCK = 2;
+const TOKEN = 4;
+const FLAGS_END = 8;
 
 /** Those of an answer. */
-const [GRANTED, DENIES, ANSWER_FLAGS_END] = [1, 2, 4] as const;
+const GRANTED = 1;
+const DENIES = 2;
+const ANSWER_FLAGS_END = 4;
 
 /** What an object is asked to do. */
-export const [CHECK, PEEK, REFUND, DELETE, LEND, SETTLE, RELEASE, BLOCK, GRANT] = [1, 2, 3, 4, 5, 6, 7, 8, 9] as const;
+export const CHECK = 1;
+export const PEEK = 2;
+export const REFUND = 3;
+export const DELETE = 4;
+export const LEND = 5;
+export const SETTLE = 6;
+export const RELEASE = 7;
+export const BLOCK = 8;
+export const GRANT = 9;
 
 /** The same by the kinds of questions. */
 const ACTIONS = [CHECK, PEEK, SETTLE, REFUND, BLOCK, DELETE, GRANT] as const;
@@ -42,7 +55,8 @@ const ACTIONS = [CHECK, PEEK, SETTLE, REFUND, BLOCK, DELETE, GRANT] as const;
 const [HEAD_AT, QUOTA_LEN] = [6, 2 * (1 + 3 * 8)] as const;
 
 /** A token's hash, in digits. */
-const [TOKEN_BYTES, TOKEN_LEN] = [16, 32] as const;
+const TOKEN_BYTES = 16;
+const TOKEN_LEN = 32;
 
 /** The most policies that an object remembers. */
 const POLICIES_MAX = 32;

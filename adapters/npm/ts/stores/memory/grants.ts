@@ -4,7 +4,8 @@ import { later } from "../../core/arithmetic.js";
 const GRANTS_MAX = 1_000_000;
 
 /** How many each grant looks at, and how many if there is no room. */
-const [VISIT, VISIT_FULL] = [8, 256] as const;
+const VISIT = 8;
+const VISIT_FULL = 256;
 
 /** What was granted under a token, and until when that is remembered. */
 interface Granted {

@@ -1,9 +1,17 @@
+import type { BaseCheckOptions } from "../../base_limiter.js";
+import { local } from "../../core/capabilities.js";
+import type { Keys } from "../../core/key.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
-import { PolicyLayer } from "../../layer.js";
+import { LAYER, PolicyLayer } from "../../layer.js";
+import { ExactCore } from "../../limiter_core.js";
 import { LocalLimiter } from "../../local_limiter.js";
 import { FailureLog } from "../../log.js";
 import { COMMON, common, type Options } from "../../options.js";
+import { loadedRule, PARTS, PartsLimiter, partsOf, type PartsOptions } from "../../parts_limiter.js";
+import type { Question } from "../../question.js";
+import type { Verdict } from "../../verdict.js";
+import { Checks, MAX_KEYS } from "./checks.js";
 import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
 
 export * from "../../store_exports.js";
@@ -31,14 +39,58 @@ export interface MemoryOptions extends Options {
 export class Tidegate extends LocalLimiter {
   protected readonly log: FailureLog;
 
-
   constructor(options: MemoryOptions) {
     const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
-    const bounds = { maxKeys: fields.whole("maxKeys") ?? BOUNDS.maxKeys, whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
-    if (bounds.maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
+    const bounds = { maxKeys: maxKeysIn(fields), whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
     const ready = common(fields, 1_000);
     const log = new FailureLog(ready.onError);
     super(ready, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))));
     this.log = log;
   }
+}
+
+/** The options of a `RateLimiter` in memory. */
+export interface RateLimiterOptions extends PartsOptions {
+  /** The most keys that have a count of their own, of each dimension of the policy. A further one evicts another. Default: 1,000,000. */
+  maxKeys?: number | undefined;
+}
+
+/**
+ * The same limiter in little more than half of the code, for an application that bundles it: its quotas are functions of
+ * `@tidegate/edge/parts`, and a bundler leaves out all others. It decides, and does nothing else: what settles, refunds, blocks and peeks is
+ * `Tidegate`. Both count together, if their policies are the same.
+ *
+ *     const limiter = new RateLimiter({ policy: { name: "api", quotas: [slidingWindow(100, "1 min")] } });
+ *     const { allowed } = limiter.decide("user:42");
+ */
+export class RateLimiter extends PartsLimiter {
+  protected readonly log: FailureLog;
+  readonly #decide = (asked: Question): Verdict => this.verdictOf(undefined, asked, this[LAYER].known!(asked)!);
+
+  constructor(options: RateLimiterOptions) {
+    const fields = new Fields(options, "", [...PARTS, "maxKeys"]);
+    const ready = partsOf(fields);
+    const log = new FailureLog(ready.onError);
+    super(ready, () => {
+      const core = new ExactCore(ready, local(), loadedRule);
+      if (core.policy.balance) throw invalid("policy.quotas", "a balance is granted, and a RateLimiter only decides; write Tidegate in place of it");
+      return { core, layer: new PolicyLayer(core, new Checks(core, maxKeysIn(fields), (message) => log.warn(message))) };
+    });
+    this.log = log;
+  }
+
+  /** Decides like `limit`, without a promise. */
+  decide(key: string | Keys, options?: Omit<BaseCheckOptions, "key" | "keys" | "peer">): Verdict {
+    return this.begin(key, options, true, this.#decide);
+  }
+
+  override limit(key: string | Keys, options?: Omit<BaseCheckOptions, "key" | "keys" | "peer">): Promise<Verdict> {
+    return Promise.resolve(this.decide(key, options));
+  }
+}
+
+function maxKeysIn(fields: Fields): number {
+  const maxKeys = fields.whole("maxKeys") ?? MAX_KEYS;
+  if (maxKeys === 0) throw invalid("maxKeys", "0 leaves no room for a count; write at least 1");
+  return maxKeys;
 }

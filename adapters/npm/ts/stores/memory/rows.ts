@@ -1,7 +1,6 @@
-import type { PenaltyState, Rule, State } from "../../core/algorithms/algorithm.js";
-import { Penalty } from "../../core/algorithms/penalty.js";
+import type { Rule, State } from "../../core/algorithms/algorithm.js";
 import { later, MAX_INSTANT, MAX_SKEW } from "../../core/arithmetic.js";
-import type { Dimension, Policy } from "../../core/policy.js";
+import { blocks, type Dimension, type Policy } from "../../core/policy.js";
 
 /** What marks the key of another text, and the name of a row that is not that of one key. */
 const MARKS = /[%~|]/;
@@ -166,10 +165,10 @@ export class Rows {
     let least = 1;
     for (let nth = 0; nth < this.#rules.length; nth++) {
       const [rule, state] = [this.#rules[nth]!, states[nth]!];
-      if (rule instanceof Penalty) {
-        if (rule.ask(state as PenaltyState, now) > 0) return -1;
+      if (blocks(rule)) {
+        if (rule.ask(state, now, 0) > 0) return -1;
         // It has violated its limits before.
-        if (rule.resetAfter(state as PenaltyState, now) > 0) least = 0;
+        if (rule.resetAfter(state, now) > 0) least = 0;
       } else if (rule.isHeld) {
         if (rule.resetAfter(state, now) > 0) return -1;
       } else {

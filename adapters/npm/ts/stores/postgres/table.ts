@@ -78,7 +78,8 @@ function prepares(client: PostgresClient): boolean {
 }
 
 /** One write of so many removes what has expired in so many pages of the table, which has no index of times: each write would have to keep it. */
-const [WRITES_OF_A_SWEEP, PAGES_OF_A_SWEEP] = [512, 64];
+const WRITES_OF_A_SWEEP = 512;
+const PAGES_OF_A_SWEEP = 64;
 
 /** The clients whose errors are listened to. */
 const heard = new WeakSet<object>();

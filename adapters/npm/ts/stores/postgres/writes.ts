@@ -15,7 +15,8 @@ export interface Write {
 export type Written = { readonly written: true } | { readonly written: false; readonly state: unknown };
 
 /** So many statements of writes are under way at most, and so many writes are in one: their rows are locked until it ends. */
-const [AT_ONCE, TOGETHER] = [4, 64];
+const AT_ONCE = 4;
+const TOGETHER = 64;
 
 /** A statement that has no answer for so long does not keep the others waiting: a client may never tell that it has lost it. */
 const TURN_MS_MAX = 1_000;

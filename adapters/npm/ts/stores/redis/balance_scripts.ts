@@ -5,7 +5,8 @@ import { sha1s as sha1sOfBalance, withBalance } from "./built_balance.js";
 // What a balance needs of Redis: see `call.rs` and `answered.rs` of `tidegate-redis`. It loads no module of the store itself.
 
 /** The numbers of the scripts: see `wire.ts`. */
-const [GENERAL, BALANCE] = [0, 3] as const;
+const GENERAL = 0;
+const BALANCE = 3;
 
 /** Adds the script of policies with a balance: see `BalanceParts`. */
 export function addScript(scripts: string[], sha1s: readonly string[][]): void {

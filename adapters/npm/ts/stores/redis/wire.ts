@@ -11,7 +11,10 @@ import { parse } from "./state.js";
 // What the scripts are asked, and what their answers mean: see `call.rs` of `tidegate-redis`.
 
 /** The scripts: the general one, that for plain checks, that for states with loans, and that for balances, which a balance has. */
-export const [GENERAL, PLAIN, LENDING, BALANCE] = [0, 1, 2, 3] as const;
+export const GENERAL = 0;
+export const PLAIN = 1;
+export const LENDING = 2;
+export const BALANCE = 3;
 export type Script = 0 | 1 | 2 | 3;
 
 /** What Lua's `..` prints as a whole number, with all its digits. */

@@ -1,0 +1,228 @@
+// A `RateLimiter` of parts decides as `Tidegate` does by the same policy, and an application loads the parts that it names.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import * as parts from "@tidegate/edge/parts";
+import { balance } from "@tidegate/edge/credits";
+import { calendarWindow } from "@tidegate/edge/calendar";
+import { limit } from "@tidegate/edge/hono";
+import { RateLimiter, Tidegate, TidegateError } from "@tidegate/edge/memory";
+import { Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { weightOfParts } from "../weigh.mjs";
+import { Chance, seeded } from "./reference.mjs";
+import { redisServer } from "./servers.mjs";
+
+const { clientAddress, fixedWindow, leakyBucket, penalty, slidingLog, slidingWindow, tokenBucket } = parts;
+const SEED = seeded();
+const STEPS = Number(process.env.STEPS ?? 20_000);
+const UNITS = [["ms", 1], ["s", 1_000], ["min", 60_000], ["h", 3_600_000], ["second", 1_000], ["minutes", 60_000]];
+const tidegate = (policy, options) => new Tidegate({ platform: "vercel", failMode: "closed", policy, ...options });
+
+/** A span as a text, and in milliseconds. */
+function span(chance) {
+  const [unit, ms] = chance.from(UNITS);
+  const count = 1 + chance.below(30);
+  return [chance.from([`${count} ${unit}`, ` ${count}${unit} `]), count * ms];
+}
+
+/** A quota that counts, as a function makes it and as an object. */
+function counting(chance) {
+  const [text, ms] = span(chance);
+  const [limit, refill] = [1 + chance.below(20), 1 + chance.below(5)];
+  return chance.from([
+    () => [fixedWindow, { fixedWindow: { limit, windowMs: ms } }, limit, text],
+    () => [slidingWindow, { slidingWindow: { limit, windowMs: ms } }, limit, text],
+    () => [slidingLog, { slidingLog: { limit, windowMs: ms } }, limit, text],
+    () => [tokenBucket, { tokenBucket: { capacity: limit, refill, perMs: ms } }, limit, refill, text],
+    () => [leakyBucket, { leakyBucket: { capacity: limit, refill, perMs: ms } }, limit, refill, text],
+  ])();
+}
+
+/** Two forms of a policy. */
+function policies(chance, name) {
+  const quotas = Array.from({ length: chance.from([1, 1, 2, 3]) }, () => counting(chance));
+  if (chance.once(4)) quotas.push([penalty, { penalty: { baseMs: 1_000, factor: 2, capMs: 60_000 } }, "1 s", 2, "1 min"]);
+  const chargeDenied = chance.once(4);
+  const by = quotas.length > 1 && quotas.at(-1)[0] !== penalty && chance.once(3) ? "tenant" : undefined;
+  const options = (nth) => (by && nth === 1 ? { by } : chance.once(3) ? { name: `q${nth}` } : {});
+  const chosen = quotas.map((_, nth) => options(nth));
+  return {
+    made: { name, chargeDenied, quotas: quotas.map(([make, , ...numbers], nth) => make(...numbers, chosen[nth])) },
+    written: { name: `${name}w`, chargeDenied, quotas: quotas.map(([, object], nth) => ({ ...object, ...chosen[nth] })) },
+    by,
+  };
+}
+
+/** What a verdict tells, without the policy's name. */
+function toldBy(verdict, name) {
+  const { decidedAtMs: _, ...told } = verdict.toJSON();
+  const { status, body } = verdict.http ?? {};
+  return JSON.parse(JSON.stringify({ ...told, headers: verdict.headers, status, body }).replaceAll(name, "P"));
+}
+
+test("a RateLimiter of functions decides and answers as Tidegate does by objects", () => {
+  const chance = new Chance(SEED);
+  const outcomes = {};
+  for (let done = 0, nth = 0; done < STEPS; nth++) {
+    const { made, written, by } = policies(chance, `p${nth}`);
+    const [lean, whole] = [new RateLimiter({ policy: made }), tidegate(written)];
+    assert.deepEqual(lean.capabilities, whole.capabilities);
+    let now = 1_800_000_000_000 + chance.below(100_000);
+    for (const end = done + 40; done < end; done++) {
+      now = Math.max(now + chance.from([0, 1, chance.below(50), chance.below(5_000), chance.below(100_000), -chance.below(100)]), 1);
+      const user = `user:${chance.below(2)}`;
+      const key = by ? { "": user, [by]: `tenant:${chance.below(2)}` } : chance.once(8) ? "ü/%" : user;
+      const cost = chance.from([1, 1, 1, 2, 0, chance.below(25)]);
+      const options = { now, cost };
+      const [ours, theirs] = [lean.decide(key, options), whole.decide(key, options)];
+      outcomes[ours.outcome] = (outcomes[ours.outcome] ?? 0) + 1;
+      const place = `seed ${SEED}: ${JSON.stringify(written)} ${JSON.stringify(key)} ${JSON.stringify(options)}`;
+      assert.deepEqual(toldBy(ours, `p${nth}`), toldBy(theirs, `p${nth}w`), place);
+    }
+  }
+  for (const outcome of ["allowed", "denied", "never_admissible"]) assert.ok(outcomes[outcome] > STEPS / 100, JSON.stringify(outcomes));
+});
+
+test("functions and texts make the same policy, whose counts are one", () => {
+  const pairs = [
+    [slidingLog(10, "10 s"), "10 / 10 s"],
+    [slidingWindow(1_000, "1 min"), "1000 / min"],
+    [tokenBucket(100, 10, "1 s"), "100 burst, 10 / s"],
+    [slidingLog(5, "2 hours"), "5 per 2 hours"],
+  ];
+  pairs.forEach(([quota, text], nth) => {
+    const name = `one-${nth}`;
+    const [lean, whole, mixed] = [new RateLimiter({ policy: { name, quotas: [quota] } }), tidegate({ name, quotas: [text] }), tidegate({ name, quotas: [quota] })];
+    for (const [each, remaining] of [[lean, 2], [whole, 1], [mixed, 0]]) {
+      const { limit } = each.decide("probe", { cost: 0 }).quotas[0];
+      if (remaining === 2) each.decide("user:1", { cost: limit - 3 });
+      assert.equal(each.decide("user:1").quotas[0].remaining, remaining, text);
+    }
+  });
+});
+
+test("Tidegate takes the functions on Redis, too", async (context) => {
+  const server = await redisServer();
+  context.after(() => server.stop());
+  const { Redis } = await import("ioredis");
+  const client = new Redis(server.url);
+  context.after(() => client.disconnect());
+  const limiters = [[tokenBucket(3, 1, "1 h")], ["3 burst, 1 / h"]].map((quotas) => new OnRedis({ client, platform: "direct", failMode: "closed", deadlineMs: 10_000, policy: { name: "r", quotas } }));
+  const admitted = [];
+  for (let nth = 0; nth < 4; nth++) admitted.push((await limiters[nth % 2].limit("user:1")).allowed);
+  assert.deepEqual(admitted, [true, true, true, false]);
+});
+
+test("a request is counted by its address, by its key, or not at all", async () => {
+  const policy = { name: "addresses", quotas: [fixedWindow(1, "1 h")] };
+  const request = (address) => new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": address } });
+  const [lean, whole] = [new RateLimiter({ policy, sender: clientAddress("vercel") }), tidegate({ ...policy, name: "other" })];
+  const first = await lean.check(request("2001:db8::1"));
+  assert.deepEqual([first.allowed, first.key], [true, "ip:2001:db8::/64"]);
+  assert.equal((await lean.check(request("2001:db8::2"))).response.status, 429);
+  assert.equal((await lean.check(request("2001:db8::2"), { key: "user:1" })).allowed, true);
+  assert.equal((await whole.check(request("2001:db8::1"))).key, first.key);
+
+  const errors = [];
+  const plain = new RateLimiter({ policy, onError: (event) => errors.push(event) });
+  const { response, error } = await plain.check(request("192.0.2.1"));
+  assert.deepEqual([response.status, error.kind], [500, "misconfigured"]);
+  assert.match(errors[0].message, /write check\(request, \{ key \}\), or the option sender: clientAddress\("vercel"\)/);
+});
+
+test("middlewares take it, and say that it gives nothing back", async () => {
+  const { Hono } = await import("hono");
+  const limiter = new RateLimiter({ policy: { name: "hono", quotas: [fixedWindow(1, "1 h")] }, sender: clientAddress("vercel") });
+  const app = new Hono().get("/", limit(limiter), (context) => context.text("hello"));
+  const statuses = [];
+  for (let nth = 0; nth < 2; nth++) statuses.push((await app.request("/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } })).status);
+  assert.deepEqual(statuses, [200, 429]);
+  let thrown;
+  const refunding = new Hono().onError((error, context) => ((thrown = error), context.text("", 500)));
+  refunding.get("/", limit(limiter, { refund: () => 1 }), (context) => context.text("hello"));
+  assert.equal((await refunding.request("/")).status, 500);
+  assert.match(thrown.message, /a RateLimiter gives nothing back; write Tidegate/);
+});
+
+test("an evicted key makes room, and the application is told once", () => {
+  const events = [];
+  const limiter = new RateLimiter({ policy: { name: "full", quotas: [fixedWindow(10, "1 h")] }, maxKeys: 20, onError: (event) => events.push(event.message) });
+  for (let nth = 0; nth < 100; nth++) assert.equal(limiter.decide(`user:${nth}`, { now: 1_000 }).allowed, true);
+  assert.equal(events.length, 1);
+  assert.match(events[0], /counts of 20 keys/);
+});
+
+test("a calendar window is a part, too", () => {
+  const limiter = new RateLimiter({ policy: { name: "calendar", quotas: [calendarWindow({ limit: 2, every: "month" })] } });
+  const now = Date.UTC(2026, 0, 31, 23, 59);
+  assert.deepEqual([0, 0, 0, 60_000].map((later) => limiter.decide("user:1", { now: now + later }).allowed), [true, true, false, true]);
+});
+
+test("a wrong argument is an error that says what to write", () => {
+  const cases = [
+    [() => slidingWindow(10, 10_000), "window", /10000 has no unit; write "10000 ms"/],
+    [() => slidingWindow(10, "10 sec"), "window", /unknown unit "sec"/],
+    [() => slidingWindow(10, "10 secnds"), "window", /unknown unit "secnds"; did you mean "second"\?/],
+    [() => slidingWindow(10, "soon"), "window", /unknown unit "soon"; write one of: ms, s, min, h, d/],
+    [() => slidingWindow(10, "10 constructor"), "window", /unknown unit "constructor"/],
+    [() => slidingWindow(10), "window", /undefined is not a span; write a number with a unit, as in slidingWindow\(100, "1 min"\)/],
+    [() => slidingWindow(10, "9007199254740991 d"), "window", /too long/],
+    [() => slidingWindow("10 s", 10), "limit", /"10 s" is not a number; write slidingWindow\(100, "1 min"\)/],
+    [() => slidingWindow({ limit: 10, windowMs: 1_000 }), "limit", /not a number; write slidingWindow/],
+    [() => fixedWindow(0, "1 s"), "limit", /0 is out of range; write a whole number from 1/],
+    [() => fixedWindow(1.5, "1 s"), "limit", /not a whole number/],
+    [() => fixedWindow(1, "0 s"), "windowMs", /0 is out of range/],
+    [() => fixedWindow(1, "1 s", { nme: "a" }), "nme", /did you mean "name"\?/],
+    [() => fixedWindow(1, "1 s", { by: "a b" }), "by", /cannot be a name/],
+    [() => slidingLog(1_001, "1 s"), "limit", /write at most 1000 or take a sliding window/],
+    [() => tokenBucket(10, "1 s", 1), "per", /1 has no unit/],
+    [() => leakyBucket(10, 0, "1 s"), "refill", /out of range/],
+    [() => penalty("1 h", 2, "1 min"), "capMs", /write a whole number of milliseconds from 3600000 \(baseMs\)/],
+    [() => clientAddress("versel"), "platform", /did you mean "vercel"\?/],
+    [() => clientAddress("vercel", { ipv6Prefix: 32 }), "ipv6Prefix", /write 48 to 128/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: ["10 / 10 s"] } }), "policy.quotas[0]", /"10 \/ 10 s" is not made by a function; write slidingWindow\(10, "10 s"\), or take Tidegate/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [{ fixedWindow: { limit: 1, windowMs: 1 } }] } }), "policy.quotas[0]", /not made by a function/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [] } }), "policy.quotas", /write 1 to 8 quotas/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [penalty("1 s", 2, "1 min")] } }), "policy.quotas[0]", /counts the denials of other quotas/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [balance()] } }), "policy.quotas", /a RateLimiter only decides; write Tidegate/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, platform: "vercel" }), "platform", /unknown field/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, sender: "vercel" }), "sender", /write clientAddress\("vercel"\)/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, maxKeys: 0 }), "maxKeys", /at least 1/],
+    [() => new RateLimiter({}), "policy", /missing; write \{ name: "api", quotas: \[slidingWindow/],
+  ];
+  for (const [run, field, message] of cases) {
+    assert.throws(run, (error) => {
+      assert.ok(error instanceof TidegateError, String(error));
+      assert.deepEqual([error.kind, error.field], ["invalid", field], error.message);
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+  const limiter = new RateLimiter({ policy: { name: "options", quotas: [fixedWindow(1, "1 s")] }, onError: () => {} });
+  assert.match(limiter.decide("a", { estimate: 5 }).error.message, /unknown field "estimate"/);
+  assert.match(limiter.decide("").error.message, /write who is counted/);
+});
+
+const readme = readFileSync(path.join(import.meta.dirname, "../README.md"), "utf8").split("\n### A limiter of parts\n")[1].split("\n## ")[0];
+
+test("the README's example denies what is beyond its limit", async () => {
+  const [, printed] = /```js\n(.*?)```/s.exec(readme);
+  const module = printed.replace(/^import (\{.*\}) from "(.*)";$/gm, 'const $1 = await import("$2");');
+  const check = await new Function(`return (async () => { ${module.replace("export default", "return")} })()`)();
+  const request = () => new Request("https://example.com/", { headers: { "x-vercel-forwarded-for": "192.0.2.7" } });
+  const statuses = [];
+  for (let nth = 0; nth < 101; nth++) statuses.push((await check.fetch(request())).status);
+  assert.deepEqual([statuses.filter((status) => status === 200).length, statuses.at(-1)], [100, 429]);
+});
+
+test("each part weighs what the README says", () => {
+  const rows = [...readme.matchAll(/^\| `(\w+)\b.*\| ([\d.]+) \|$/gm)].map(([, name, weight]) => [name, Number(weight)]);
+  assert.deepEqual(rows.map(([name]) => name).sort(), ["RateLimiter", ...Object.keys(parts)].sort());
+  const alone = weightOfParts();
+  for (const [name, weight] of rows) {
+    const found = name === "RateLimiter" ? alone : weightOfParts(name) - alone;
+    assert.ok(Math.abs(found - weight) <= 0.15, `${name}: ${found.toFixed(2)} KiB, and the README says ${weight}`);
+  }
+});

@@ -1,0 +1,68 @@
+import { checkedName, type ReadyPolicy, type ReadyQuota } from "./core/policy.js";
+import { invalid } from "./error.js";
+import { Fields, shown } from "./fields.js";
+
+/** Marks a quota that is read already. The application may have loaded this module twice. */
+export const READY = Symbol.for("@tidegate/edge/quota");
+
+/**
+ * A quota that a function has made, such as `slidingWindow(10, "10 s")`, `calendarWindow` of `@tidegate/edge/calendar`, or `balance` of
+ * `@tidegate/edge/credits`.
+ */
+export interface LoadedQuota {
+  /** Only this package reads it. */
+  readonly [READY]: object;
+  readonly name?: string | undefined;
+  readonly by?: string | undefined;
+}
+
+/** One to eight quotas that functions have made, and that are decided in one step. If one denies a request, none is charged. */
+export interface LoadedPolicy {
+  /** It is part of each key at the store, and the name that response fields show. */
+  name: string;
+  quotas: readonly LoadedQuota[];
+  /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
+  chargeDenied?: boolean | undefined;
+  /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */
+  groupBy?: string | undefined;
+}
+
+/** What a name may be. */
+export const NAME = "a text of 1 to 32 of the characters a-z A-Z 0-9 - _ .";
+export const EXAMPLE = 'slidingWindow(10, "10 s")';
+
+/** Reads a policy whose quotas this function reads. Whether its numbers are right is for `core/policy.ts`. */
+export function readPolicy(value: unknown, quotaAt: (value: unknown, path: string) => ReadyQuota, example: string): ReadyPolicy {
+  const fields = new Fields(value, "policy", ["name", "quotas", "chargeDenied", "groupBy"]);
+  const quotas = fields.need("quotas", fields.get("quotas"), `[${example}]`);
+  if (!Array.isArray(quotas)) throw invalid("policy.quotas", `not an array; write [${example}]`);
+  return {
+    name: fields.need("name", fields.text("name", NAME), NAME),
+    quotas: quotas.map((value, place) => quotaAt(value, `policy.quotas[${place}]`)),
+    chargeDenied: fields.flag("chargeDenied") ?? false,
+    groupBy: fields.text("groupBy", NAME),
+    scopes: undefined,
+    groupAt: -1,
+    placeByKey: false,
+  };
+}
+
+/** What a function has made of a quota. Undefined if none has made it. */
+export function readyOf(value: unknown): ReadyQuota | undefined {
+  return (Object(value) as Partial<LoadedQuota>)[READY] as ReadyQuota | undefined;
+}
+
+/** The name and the dimension of a quota. */
+export function namesIn(fields: Fields): { name: string | undefined; by: string | undefined } {
+  const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
+  // A rules file has lists of names, too, which are joined before they are here.
+  if (by !== undefined) checkedName(fields.place("by"), by);
+  return { name, by };
+}
+
+/** Reads a quota that a function has made. */
+export function loadedQuota(value: unknown, path: string): ReadyQuota {
+  const ready = readyOf(value);
+  if (!ready) throw invalid(path, `${shown(value)} is not made by a function; write ${EXAMPLE}, or take Tidegate in place of RateLimiter, which reads texts and objects, too`);
+  return { ...ready, ...namesIn(new Fields(value, path, ["name", "by"])) };
+}

@@ -1,0 +1,75 @@
+import { type Answering, BaseLimiter, type CheckKind, type ReadCheck } from "./base_limiter.js";
+import { keysOf, optionsReader, peerOf } from "./check_options.js";
+import type { Sender } from "./client_address.js";
+import type { MakeRule } from "./core/policy.js";
+import { plainSent } from "./core/response.js";
+import { invalid, TidegateError } from "./error.js";
+import { type Fields, shown, text, whole } from "./fields.js";
+import type { Layer } from "./layer.js";
+import type { ExactCore } from "./limiter_core.js";
+import { EXAMPLE, loadedQuota, type LoadedPolicy, readPolicy } from "./loaded_policy.js";
+import type { Options } from "./options.js";
+import { ask } from "./question.js";
+
+/** The options of every `RateLimiter`. */
+export interface PartsOptions {
+  /** A policy whose quotas functions make: `{ name: "api", quotas: [slidingWindow(100, "1 min")] }`. */
+  policy: LoadedPolicy;
+  /** Whose requests count together: `clientAddress("vercel")`. Without it, each check has a `key`. */
+  sender?: Sender | undefined;
+  /** As of `Tidegate`. */
+  onError?: Options["onError"];
+  /** As of `Tidegate`. */
+  onVerdict?: Options["onVerdict"];
+}
+
+/** The names of the options of every `RateLimiter`. */
+export const PARTS = ["policy", "sender", "onError", "onVerdict"];
+
+const [POLICY, SENDER] = ['{ name: "api", quotas: [slidingWindow(100, "1 min")] }', 'clientAddress("vercel")'];
+
+const readCheck = /* @__PURE__ */ optionsReader({ key: text, keys: keysOf, peer: peerOf, cost: whole, now: whole });
+
+/** What every `RateLimiter` reads of its options, with the defaults filled in. */
+export interface Parts extends Answering {
+  sender: Sender | undefined;
+}
+
+/** Checks the options of a `RateLimiter`. */
+export function partsOf(fields: Fields): Parts {
+  const sender = fields.get("sender") as Sender | undefined;
+  if (sender !== undefined && typeof sender.keyOf !== "function") throw invalid("sender", `${shown(sender)} finds no address; write ${SENDER}`);
+  return {
+    ...readPolicy(fields.need("policy", fields.get("policy"), POLICY), loadedQuota, EXAMPLE),
+    sender,
+    onError: fields.call("onError", "(event) => console.error(event)") as Options["onError"],
+    onVerdict: fields.call("onVerdict", "(verdict) => console.log(verdict)") as Options["onVerdict"],
+    // Memory does not fail.
+    failsOpen: false,
+    sentBy: plainSent,
+    failedOpenHeader: true,
+  };
+}
+
+/** Makes the algorithm of a quota that brings it. */
+export const loadedRule: MakeRule = (ready, place) => ready.part!.rule(ready, place);
+
+/** A limiter that decides, and does nothing else. It loads the algorithms of its policy, and how it finds the sender of a request. */
+export abstract class PartsLimiter extends BaseLimiter {
+  readonly #sender: Sender | undefined;
+
+  protected constructor(options: Parts, parts: () => { core: ExactCore; layer: Layer }) {
+    super(options, parts);
+    this.#sender = options.sender;
+  }
+
+  protected read(options: unknown, kind: CheckKind): ReadCheck {
+    const { key, keys, peer, now, cost = 1 } = readCheck(options);
+    return { key, keys, peer, asked: { ...ask(kind, this.core.policy, now ?? 0), isTimed: now !== undefined, cost } };
+  }
+
+  protected senderOf(request: Request, peer: string | null | undefined): string {
+    if (this.#sender) return this.#sender.keyOf(request, peer, {}, this.warnOf);
+    throw new TidegateError("misconfigured", `key: missing, and nothing finds the sender; write check(request, { key }), or the option sender: ${SENDER}`, "key");
+  }
+}
