@@ -2,7 +2,7 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -24,13 +24,23 @@ function user() {
   return { uid: id("-u"), gid: id("-g") };
 }
 
-/** Starts a server. `settings` are those of `postgresql.conf`. */
-export async function postgresServer(settings = {}) {
+/** Starts a server. `settings` are those of `postgresql.conf`. A folder with `host.crt` and `host.key` is for TLS. */
+export async function postgresServer(settings = {}, certificates = undefined) {
   const [folder, port, as] = [mkdtempSync(path.join(tmpdir(), "tidegate-postgres-")), await freePort(), user()];
   if (as.uid !== undefined) chownSync(folder, as.uid, as.gid);
   const data = path.join(folder, "data");
   execFileSync(program("initdb"), ["--pgdata", data, "--username", "tests", "--auth", "trust", "--no-sync", "--encoding", "UTF8"], { ...as, cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
-  const chosen = Object.entries({ max_connections: 100, ...settings }).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const tls = {};
+  if (certificates !== undefined) {
+    for (const [name, file] of [["ssl_cert_file", "host.crt"], ["ssl_key_file", "host.key"]]) {
+      tls[name] = path.join(folder, file);
+      copyFileSync(path.join(certificates, file), tls[name]);
+      chmodSync(tls[name], 0o600);
+      if (as.uid !== undefined) chownSync(tls[name], as.uid, as.gid);
+    }
+    tls.ssl = "on";
+  }
+  const chosen = Object.entries({ max_connections: 100, ...tls, ...settings }).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const start = () => spawn(program("postgres"), ["-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", `unix_socket_directories=${folder}`, ...chosen], { ...as, cwd: folder, stdio: "ignore" });
   const url = `postgres://tests@127.0.0.1:${port}/postgres`;
   let server = start();

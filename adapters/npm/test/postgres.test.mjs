@@ -3,12 +3,15 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { createTable, removeExpired, Tidegate, TidegateError } from "@tidegate/edge/postgres";
 import pg from "pg";
-import { postgresServer } from "./postgres-server.mjs";
+import { pgbouncer, postgresServer } from "./postgres-server.mjs";
 
 const server = await postgresServer();
 const pool = new pg.Pool({ connectionString: server.url, max: 10 });
@@ -45,9 +48,9 @@ for (const more of [{}, { durable: true }, { remember: false }]) {
     const client = noted();
     const tidegate = on(client, policyOf(2), more);
     const reads = more.remember === false ? ["SELECT"] : [];
-    for (const swap of ["INSERT", "UPDATE"]) {
+    for (let nth = 0; nth < 2; nth++) {
       assert.equal((await tidegate.limit("user:1")).outcome, "allowed");
-      assert.deepEqual(client.done(), [...reads, swap]);
+      assert.deepEqual(client.done(), [...reads, "INSERT"]);
     }
     assert.equal((await tidegate.limit("user:1")).outcome, "denied");
     assert.deepEqual(client.done(), ["SELECT"]);
@@ -95,14 +98,68 @@ function burst(policy, count, url = server.url) {
   };
 }
 
-test("500 requests at once of five processes admit exactly the limit", async () => {
+/** Five processes check one key a hundred times each. */
+async function admitsExactly(url) {
   const policy = policyOf(137);
-  const bursts = times(5, () => burst(policy, 100));
+  const bursts = times(5, () => burst(policy, 100, url));
   await Promise.all(bursts.map(({ ready }) => ready()));
   const all = (await Promise.all(bursts.map(({ go }) => go()))).flat();
   const counts = {};
   for (const one of all) counts[one] = (counts[one] ?? 0) + 1;
   assert.deepEqual(counts, { allowed: 137, denied: 363 });
+}
+
+test("500 requests at once of five processes admit exactly the limit", () => admitsExactly(server.url));
+
+test("they do behind a PgBouncer that gives each transaction another session", async () => {
+  const pooler = await pgbouncer(server);
+  try {
+    await admitsExactly(pooler.url);
+  } finally {
+    await pooler.stop();
+  }
+});
+
+test("TLS: a certificate that is not trusted, and a server without TLS, are errors and get nothing in the clear", async () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "tidegate-tls-"));
+  const made = (...words) => execFileSync("openssl", words, { cwd: folder, stdio: "ignore" });
+  for (const name of ["ca", "other"]) made("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`, "-subj", `/CN=${name}`);
+  made("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "host.key", "-out", "host.csr", "-subj", "/CN=localhost");
+  writeFileSync(path.join(folder, "names"), "subjectAltName=DNS:localhost\n");
+  made("x509", "-req", "-in", "host.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-out", "host.crt", "-extfile", "names");
+  const secure = await postgresServer({}, folder);
+  // What is sent to the server, as somebody between hears it.
+  const heard = [];
+  const between = createServer((near) => {
+    const far = connect(new URL(to).port, "127.0.0.1");
+    const sent = [];
+    heard.push(sent);
+    near.on("data", (bytes) => sent.push(bytes)).on("error", () => undefined).pipe(far).on("error", () => undefined).pipe(near);
+  });
+  let to = secure.url;
+  await new Promise((resolve) => between.listen(0, "127.0.0.1", resolve));
+  const met = async (database, host, ca) => {
+    to = database;
+    heard.length = 0;
+    const client = new pg.Pool({ host, port: between.address().port, user: "tests", database: "postgres", ssl: { ca: readFileSync(path.join(folder, ca)) }, connectionTimeoutMillis: 20_000 });
+    const { outcome, error } = await on(client, policyOf(1), { failMode: "closed", deadlineMs: 20_000 }).limit("user:1");
+    await client.end();
+    for (const sent of heard) assert.doesNotMatch(Buffer.concat(sent).toString("latin1"), /tests|tidegate/);
+    return error ? `${error.kind}: ${error.message}` : outcome;
+  };
+  try {
+    await createTable(new pg.Pool({ connectionString: secure.url, max: 1, idleTimeoutMillis: 1 }));
+    assert.equal(await met(secure.url, "localhost", "ca.crt"), "allowed");
+    assert.ok(heard.length > 0 && Buffer.concat(heard[0]).length > 500);
+    assert.match(await met(secure.url, "localhost", "other.crt"), /^unavailable: .*(unable to verify|self-signed certificate)/);
+    assert.match(await met(secure.url, "127.0.0.1", "ca.crt"), /^unavailable: .*(altnames|IP: 127\.0\.0\.1)/);
+    assert.match(await met(server.url, "localhost", "ca.crt"), /^refused: .*does not support SSL/);
+    assert.ok(heard.every((sent) => Buffer.concat(sent).length === 8));
+  } finally {
+    between.close();
+    await secure.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test("the crate counts on the same table, by turns and at once", async () => {

@@ -32,6 +32,8 @@ function kindOf(code: string, why: string): ErrorKind {
   if (CONFLICTS.includes(code) || CONTENDED.includes(code) || CROWDED.test(why)) return "contended";
   // Passwords and permissions, a database that is not there, and statements that the server does not take.
   if (/^(28|3D|3F|42|22|23|0A)/.test(code)) return "refused";
+  // As `pg` says it of a server without TLS, to which it has sent nothing.
+  if (why.includes("does not support SSL connections")) return "refused";
   return kindOfLoss(why);
 }
 

@@ -71,10 +71,30 @@ function writing(table: string, commit: string): string {
   return `${written} SELECT (SELECT string_agg(array_position(${names}, name)::text, ' ') FROM written WHERE expires_at > '-infinity') AS written, current_setting('tidegate.lost', true) AS lost${commit}`;
 }
 
+/** The same for one write, which takes the server half the time: whether it was made, and otherwise what is there. */
+function writingOne(table: string, commit: string): string {
+  const [state, old, until] = ["$2::bytea", "$3::bytea", "now() + $4::float8 * interval '1 millisecond'"];
+  const row = `$1, CASE WHEN ${old} IS NULL THEN ${state} ELSE '' END, CASE WHEN ${old} IS NULL THEN ${until} ELSE '-infinity' END`;
+  const lost = `set_config('tidegate.lost', CASE WHEN t.expires_at > '-infinity' THEN encode(t.state, 'hex') ELSE '-' END, true) IS NULL`;
+  const over = `ON CONFLICT (name) DO UPDATE SET state = ${state}, expires_at = ${until} WHERE CASE WHEN coalesce(t.state = ${old}, t.expires_at <= now()) THEN true ELSE ${lost} END`;
+  const written = `WITH written AS (INSERT INTO ${table} AS t (name, state, expires_at) VALUES (${row}) ${over} RETURNING expires_at)`;
+  return `${written} SELECT (SELECT (expires_at > '-infinity')::int FROM written) AS written, current_setting('tidegate.lost', true) AS lost${commit}`;
+}
+
 /** Whether a client is one of `pg`, or is made of it, as Neon's `Pool` and Vercel's are. Others send what they are given over HTTP. */
 function prepares(client: PostgresClient): boolean {
   const { connect, on } = client as { connect?: unknown; on?: unknown };
   return typeof connect === "function" && typeof on === "function";
+}
+
+/** A statement, and what it is called where it is prepared: after its text, because a pooler may run it in a session that another client prepares in, too. */
+interface Statement {
+  readonly text: string;
+  readonly name: string;
+}
+
+function statement(text: string): Statement {
+  return { text, name: `tidegate-${sha256(new TextEncoder().encode(text)).slice(0, 40)}` };
 }
 
 /** One write of so many removes what has expired in so many pages of the table, which has no index of times: each write would have to keep it. */
@@ -90,14 +110,13 @@ export class Table implements VersionedStore {
   readonly #client: PostgresClient;
   readonly #table: string;
   readonly #read: string;
-  readonly #create: string;
-  readonly #update: string;
-  readonly #write: string;
+  readonly #write: Statement;
+  readonly #writeAll: Statement;
   readonly #delete: string;
   readonly #sweep: string;
   readonly #writes: Writes;
-  /** What the statement of writes is called where it is prepared. Undefined if it is not. */
-  #prepared: string | undefined;
+  /** Whether the statements of writes are prepared. */
+  #prepares: boolean;
   /** Where in the table the next sweep begins: at its begin, 0, to its end, 1. */
   #swept = Math.random();
 
@@ -105,18 +124,11 @@ export class Table implements VersionedStore {
   constructor(client: PostgresClient, table: string, durable: boolean, deadlineMs: number, prepared = prepares(client)) {
     this.#client = client;
     this.#table = table;
-    // The lock has a statement that came too late see what it has waited for, and not its snapshot from before.
-    const present = `SELECT encode(state, 'hex') FROM ${table} WHERE name = $1 AND expires_at > '-infinity' AND NOT EXISTS (SELECT FROM swapped) FOR NO KEY UPDATE`;
     const commit = durable ? "" : ", set_config('synchronous_commit', 'off', true)";
-    const swap = (text: string) => `WITH swapped AS (${text} RETURNING 1) SELECT (SELECT count(*) FROM swapped)::int AS written, (${present}) AS state${commit}`;
-    const until = (place: number) => `now() + $${place}::float8 * interval '1 millisecond'`;
-    const over = "ON CONFLICT (name) DO UPDATE SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at WHERE t.expires_at <= now()";
     this.#read = `SELECT encode(state, 'hex') AS state FROM ${table} WHERE name = $1 AND expires_at > now()`;
-    this.#create = swap(`INSERT INTO ${table} AS t (name, state, expires_at) VALUES ($1, $2::bytea, ${until(3)}) ${over}`);
-    this.#update = swap(`UPDATE ${table} SET state = $3::bytea, expires_at = ${until(4)} WHERE name = $1 AND state = $2::bytea`);
-    this.#write = writing(table, commit);
-    // A name of its own for each text: a pooler may give this connection's next statement to a session in which another client has prepared.
-    if (prepared) this.#prepared = `tidegate-${sha256(new TextEncoder().encode(this.#write)).slice(0, 40)}`;
+    this.#write = statement(writingOne(table, commit));
+    this.#writeAll = statement(writing(table, commit));
+    this.#prepares = prepared;
     this.#writes = new Writes((write) => this.#one(write), (writes) => this.#all(writes), (thrown) => /^(22|23)/.test(codeOf(thrown)), 2 * deadlineMs);
     this.#delete = `DELETE FROM ${table} WHERE name = $1`;
     const pages = `SELECT greatest(pg_relation_size('${table}'::regclass) / current_setting('block_size')::bigint, 1) AS pages`;
@@ -159,12 +171,12 @@ export class Table implements VersionedStore {
 
   /** Makes one write. */
   async #one(write: Write): Promise<Written> {
-    if (this.#prepared !== undefined) return (await this.#all([write]))[0]!;
     const { name, state, old, ttlMs } = write;
-    const [row = {}] = await (old === undefined ? this.#query(this.#create, [name, `\\x${state}`, ttlMs]) : this.#query(this.#update, [name, `\\x${old}`, `\\x${state}`, ttlMs]));
-    if (Number(row["written"]) === 1) return { written: true };
-    // A row that another one creates at this moment is in no view of the statement. One that is updated has gone.
-    return { written: false, state: row["state"] ?? (old === undefined ? undefined : null) };
+    const [row = {}] = await this.#prepared(this.#write, [name, `\\x${state}`, old === undefined ? null : `\\x${old}`, ttlMs]);
+    const { written = null, lost } = row;
+    if (written !== null) return Number(written) === 1 ? { written: true } : { written: false, state: null };
+    if (typeof lost === "string" && /^(-|(?:[0-9a-f]{2})*)$/.test(lost)) return { written: false, state: lost === "-" ? null : lost };
+    throw nonsense();
   }
 
   /** Makes several writes. */
@@ -173,22 +185,21 @@ export class Table implements VersionedStore {
     const list = (of: (write: Write) => string | number) => `{${writes.map(of).join(",")}}`;
     const name = (write: Write) => `"${write.name.replace(/["\\]/g, "\\$&")}"`;
     const values = [list(name), list(({ state }) => bytes(state)), list(({ old }) => bytes(old)), list(({ ttlMs }) => ttlMs)];
-    const [row = {}] = await this.#named(values);
+    const [row = {}] = await this.#prepared(this.#writeAll, values);
     const written = writtenOf(writes, row["written"] ?? null, row["lost"] ?? null);
     if (written) return written;
-    throw new TidegateError("corrupt", "the answer is not one to the statement; does the client change results?");
+    throw nonsense();
   }
 
-  /** Runs the statement of several writes, prepared if it may be. */
-  async #named(values: unknown[]): Promise<readonly Row[]> {
-    const [name, text] = [this.#prepared, this.#write];
-    if (name === undefined) return this.#query(text, values);
+  /** Runs a statement of writes, prepared if it may be. */
+  async #prepared({ text, name }: Statement, values: unknown[]): Promise<readonly Row[]> {
+    if (!this.#prepares) return this.#query(text, values);
     try {
       return rowsOf(await (this.#client as unknown as PreparingClient).query({ name, text, values }));
     } catch (thrown) {
       // A pooler has lost what was prepared, or the table is another one than then. Nothing was done.
       if (!["26000", "42P05", "0A000"].includes(codeOf(thrown))) throw thrown;
-      this.#prepared = undefined;
+      this.#prepares = false;
       return this.#query(text, values);
     }
   }
@@ -210,10 +221,13 @@ export class Table implements VersionedStore {
   }
 
   async #query(text: string, values: unknown[]): Promise<readonly Row[]> {
-    // Not prepared: a plan that was made while the table was small would scan all of it, until the server's next ANALYZE. No plan of several
-    // writes can.
+    // Not prepared: a plan that was made while the table was small would scan all of it, until the server's next ANALYZE. No plan of a write can.
     return rowsOf(await this.#client.query(text, values));
   }
+}
+
+function nonsense(): TidegateError {
+  return new TidegateError("corrupt", "the answer is not one to the statement; does the client change results?");
 }
 
 /** The rows of an answer. Some drivers return them alone. */
