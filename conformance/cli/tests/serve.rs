@@ -33,7 +33,8 @@ mod served {
 
     use tempfile::TempDir;
     use tidegate_envoy::proto::Code::{Ok as Pass, OverLimit as Over};
-    use tonic::transport::Channel;
+    use tidegate_testing::certificates::{authority, certificate};
+    use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
     use tonic_health::ServingStatus;
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;
@@ -200,6 +201,69 @@ limits = ["lent"]
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn over_tls_only_who_trusts_it_and_is_trusted_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["ca", "other"] {
+            authority(dir.path(), name);
+            certificate(dir.path(), name, &format!("{name}-client"), "envoy");
+        }
+        certificate(dir.path(), "ca", "host", "localhost");
+        let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let (certificate, key) =
+            (format!("--tls-cert={}", file("host.crt")), format!("--tls-key={}", file("host.key")));
+        let open = Server::start(RULES, &[&certificate, &key]);
+        let closed = Server::start(RULES, &[&certificate, &key, &format!("--tls-client-ca={}", file("ca.crt"))]);
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let pem = |name: &str| fs::read(file(name)).unwrap();
+        let answered = async |server: &Server, trusted: &str, own: Option<&str>| {
+            let mut tls =
+                ClientTlsConfig::new().domain_name("localhost").ca_certificate(Certificate::from_pem(pem(trusted)));
+            if let Some(own) = own {
+                tls = tls.identity(Identity::from_pem(pem(&format!("{own}.crt")), pem(&format!("{own}.key"))));
+            }
+            let endpoint = Endpoint::try_from(format!("https://{}", server.address)).unwrap().tls_config(tls).unwrap();
+            let Ok(channel) = endpoint.connect().await else { return false };
+            ask(&channel, request("edge", &[&[("open", "x"), ("tenant", "a")]])).await.is_ok()
+        };
+        assert!(answered(&open, "ca.crt", None).await);
+        assert!(!answered(&open, "other.crt", None).await);
+        assert!(answered(&closed, "ca.crt", Some("ca-client")).await);
+        assert!(!answered(&closed, "ca.crt", None).await);
+        assert!(!answered(&closed, "ca.crt", Some("other-client")).await);
+        for server in [&open, &closed] {
+            // In the clear.
+            let channel = Endpoint::try_from(format!("http://{}", server.address)).unwrap().connect_lazy();
+            assert!(ask(&channel, request("edge", &[&[("open", "x"), ("tenant", "a")]])).await.is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_told_with_what_to_write() {
+        let dir = tempfile::tempdir().unwrap();
+        authority(dir.path(), "ca");
+        authority(dir.path(), "other");
+        fs::write(dir.path().join("rules.toml"), RULES).unwrap();
+        fs::write(dir.path().join("empty"), "").unwrap();
+        for (certificate, key, authorities, says) in [
+            ("empty", "ca.key", "ca.crt", "write certificates and the key of the first one in PEM"),
+            ("ca.crt", "empty", "ca.crt", "Error parsing TLS private key"),
+            ("ca.crt", "other.key", "ca.crt", "write certificates and the key of the first one in PEM"),
+            ("ca.crt", "ca.key", "empty", "write certificates and the key of the first one in PEM"),
+            ("missing", "ca.key", "ca.crt", "missing: No such file or directory"),
+        ] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+            command.args(["serve", "--rls", "127.0.0.1:0", "--rules", "rules.toml", "--tls-cert", certificate]);
+            command.args(["--tls-key", key, "--tls-client-ca", authorities]).current_dir(dir.path());
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(
+                output.status.code() == Some(2) && said.contains(says),
+                "{certificate} {key} {authorities}: {said}"
+            );
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -20,9 +20,18 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("serve/examples.txt"))]
 pub(super) struct Args {
-    /// The address where Envoy asks, over gRPC without TLS. It has the standard health service, too.
+    /// The address where Envoy asks, over gRPC, and without --tls-cert in the clear. It has the standard health service, too.
     #[arg(long, value_name = "ADDRESS")]
     rls: SocketAddr,
+    /// The server's certificate, with those between it and its authority, in PEM. Envoy then has to ask over TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authorities, in PEM, of which one must have issued the certificate of whoever asks.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
     /// The rules file, in TOML or JSON.
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,

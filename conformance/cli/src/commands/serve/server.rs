@@ -1,6 +1,7 @@
 //! The server: gRPC, metrics, reloads and the end.
 
 mod stores;
+mod tls;
 
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use tidegate_envoy::RateLimitService;
 use tidegate_harness::output::{errln, outln};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::{runtime::Runtime, sync::oneshot, time};
-use tonic::transport::server::{Server, TcpIncoming};
+use tonic::transport::server::TcpIncoming;
 use tonic_health::{ServingStatus::NotServing, server::health_reporter};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -55,6 +56,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
         outln!("metrics on {address}");
     }
 
+    let mut builder = tls::server(args)?;
     // Before anybody knows that it serves, and so may end it.
     let listen = |kind| signal(kind).map_err(wrong("signals"));
     let signals = [listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?];
@@ -64,7 +66,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let (health, healthy) = health_reporter();
     health.set_serving::<RateLimitService>().await;
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::builder().add_service(healthy).add_service(service.clone());
+    let server = builder.add_service(healthy).add_service(service.clone());
     let stopped = async move { drop(stopped.await) };
     let serving = tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped));
     let ended = reload_until_stopped(args, &gate, &service, signals).await;
