@@ -33,7 +33,6 @@ use crate::incoming::Incoming;
 /// }
 /// # }
 /// ```
-#[expect(clippy::result_large_err, reason = "the response is sent next")]
 pub async fn check<B>(gate: &Gate<'_>, request: &Request<B>) -> Result<Pass, Response<String>> {
     outcome(gate.check(&Incoming::new(request).asked()).await).await
 }
@@ -66,7 +65,6 @@ impl From<&types::Request> for Incoming {
 
 /// The pass of a verdict, or the response to send in place of the app's. What the gate has to [tell](Verdict::notice) goes to the app's
 /// log.
-#[expect(clippy::result_large_err, reason = "the response is sent next")]
 pub async fn outcome(verdict: Verdict) -> Result<Pass, Response<String>> {
     if let Some(notice) = verdict.notice() {
         eprintln!("tidegate: {notice}");
