@@ -209,10 +209,9 @@ impl StdError for MissingIp {}
 /// The single address in a header's value.
 pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     let value = value.trim_ascii();
-    let text = str::from_utf8(value).ok();
     // The usual value first: it has no port, and nothing else to look for.
-    let address = text.and_then(|text| plain_v4(text).or_else(|| v4_with_port(text)).or_else(|| v6(text)));
-    match address {
+    let others = || str::from_utf8(value).ok().and_then(|text| v4_with_port(text).or_else(|| v6(text)));
+    match plain_v4(value).or_else(others) {
         Some(address) => specified(address),
         None if value.is_empty() => Err(MissingIp::Absent),
         None if value.contains(&b',') => Err(MissingIp::Ambiguous),
@@ -226,15 +225,39 @@ pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
     if address.is_unspecified() { Err(MissingIp::Unreadable) } else { Ok(address) }
 }
 
-/// The standard parser rejects leading zeros, which some programs read as octal.
-fn plain_v4(text: &str) -> Option<IpAddr> {
-    text.parse().ok().map(IpAddr::V4)
+/// An IPv4 address without leading zeros, which some programs read as octal. The standard parser accepts the same texts, and takes twice as
+/// long.
+fn plain_v4(text: &[u8]) -> Option<IpAddr> {
+    let (first, rest) = octet(text)?;
+    let (second, rest) = octet(rest.strip_prefix(b".")?)?;
+    let (third, rest) = octet(rest.strip_prefix(b".")?)?;
+    let (fourth, rest) = octet(rest.strip_prefix(b".")?)?;
+    rest.is_empty().then(|| IpAddr::from([first, second, third, fourth]))
+}
+
+/// The number of one to three digits that a text begins with, and what follows.
+#[inline]
+fn octet(text: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: &u8| Some(byte.wrapping_sub(b'0')).filter(|digit| *digit < 10);
+    let (first, rest) = text.split_first()?;
+    let first = digit(first)?;
+    let Some((second, after)) = rest.split_first() else { return Some((first, rest)) };
+    let Some(second) = digit(second) else { return Some((first, rest)) };
+    if first == 0 {
+        return None;
+    }
+    let two = first * 10 + second;
+    let Some((third, rest)) = after.split_first() else { return Some((two, after)) };
+    match digit(third) {
+        Some(third) => Some((two.checked_mul(10)?.checked_add(third)?, rest)),
+        None => Some((two, after)),
+    }
 }
 
 /// An IPv4 address with a port.
 fn v4_with_port(text: &str) -> Option<IpAddr> {
     let (address, port) = text.split_once(':')?;
-    if is_port(port) { plain_v4(address) } else { None }
+    if is_port(port) { plain_v4(address.as_bytes()) } else { None }
 }
 
 fn v6(text: &str) -> Option<IpAddr> {

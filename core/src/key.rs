@@ -128,20 +128,26 @@ impl Key {
     #[must_use]
     pub fn ip(ip: &ClientIp) -> Self {
         let IpAddr::V4(address) = ip.address() else { return Self(format!("{CLIENT_IP}{ip}").into()) };
-        let mut text = [0; "ip:255.255.255.255".len()];
-        let mut len = 0;
-        let mut add = |part: &str| {
-            text[len..len + part.len()].copy_from_slice(part.as_bytes());
-            len += part.len();
+        let mut text = AsciiText(*b"ip:                             ");
+        let AsciiText(bytes) = &mut text;
+        let mut len = CLIENT_IP.len();
+        let mut add = |byte: u8| {
+            bytes[len] = byte;
+            len += 1;
         };
-        add(CLIENT_IP);
-        for (place, octet) in address.octets().iter().enumerate() {
+        for (place, octet) in address.octets().into_iter().enumerate() {
             if place > 0 {
-                add(".");
+                add(b'.');
             }
-            add(itoa::Buffer::new().format(*octet));
+            if octet >= 100 {
+                add(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                add(b'0' + octet / 10 % 10);
+            }
+            add(b'0' + octet % 10);
         }
-        Self(str::from_utf8(&text[..len]).unwrap_or_default().into())
+        Self(text.start(len).into())
     }
 
     /// The key of all clients whose address is missing. They share one count.
@@ -268,6 +274,16 @@ impl AsRef<str> for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// A text of ASCII, padded and aligned, so that all of it is checked by words.
+#[repr(align(8))]
+struct AsciiText([u8; 32]);
+
+impl AsciiText {
+    fn start(&self, len: usize) -> &str {
+        str::from_utf8(&self.0).ok().and_then(|text| text.get(..len)).unwrap_or_default()
     }
 }
 

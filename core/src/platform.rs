@@ -297,6 +297,7 @@ impl ClientIpSource {
 
     /// The address of a request's sender, and the client that it belongs to, if it is that of one. `each` passes on each value of a
     /// field with the field's place in [`ClientIpSource::fields`].
+    #[inline]
     pub(crate) fn client(
         &self,
         peer: Option<IpAddr>,
@@ -308,24 +309,29 @@ impl ClientIpSource {
             _ if self.proxies.is_some() => {
                 self.proxies.as_ref().map_or(Err(MissingIp::Absent), |proxies| proxies.find(peer, each))?
             }
-            _ => first_present(self.read(each))?,
+            _ => self.read(each)?,
         };
         let is_shared = self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS;
         Ok((address, if is_shared { Err(MissingIp::Shared) } else { self.received(address) }))
     }
 
-    /// The address in each of the fields, of which there are at most two.
-    fn read(&self, each: impl FnOnce(&mut dyn FnMut(usize, &[u8]))) -> [Result<IpAddr, MissingIp>; 2] {
+    /// The address in the first of the fields that has one. There are at most two.
+    #[inline]
+    fn read(&self, each: impl FnOnce(&mut dyn FnMut(usize, &[u8]))) -> Result<IpAddr, MissingIp> {
         let take = if self.platform == Platform::Spin && !self.trust_true_client_ip { Take::Last } else { Take::Only };
-        let mut found = [None; 2];
+        let (mut first, mut second) = (None, None);
         each(&mut |place, value| {
-            found[place] = Some(match (take, found[place]) {
+            let found = if place == 0 { &mut first } else { &mut second };
+            *found = Some(match (take, &found) {
                 (Take::Last, _) => parse_address(value.rsplit(|&byte| byte == b',').next().unwrap_or_default()),
                 (Take::Only, None) => parse_address(value),
                 (Take::Only, Some(_)) => Err(MissingIp::Ambiguous),
             });
         });
-        found.map(|address| address.unwrap_or(Err(MissingIp::Absent)))
+        match first {
+            None | Some(Err(MissingIp::Absent)) => second.unwrap_or(Err(MissingIp::Absent)),
+            Some(found) => found,
+        }
     }
 
     /// The client of requests from this address.
@@ -350,9 +356,4 @@ enum Take {
     Only,
     /// The last. A client may have sent those before it.
     Last,
-}
-
-/// The address in the first field, or in the second if the first is absent.
-fn first_present([first, second]: [Result<IpAddr, MissingIp>; 2]) -> Result<IpAddr, MissingIp> {
-    if first == Err(MissingIp::Absent) { second } else { first }
 }

@@ -46,8 +46,9 @@ impl<T> SortedMap<T> {
 
     /// The value of a key.
     #[must_use]
+    #[inline]
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.place(key).ok().map(|place| &self.0[place].1.1)
+        if self.is_empty() { None } else { self.place(key).ok().map(|place| &self.0[place].1.1) }
     }
 
     /// The value of a key, mutable.
@@ -96,9 +97,6 @@ impl<T> SortedMap<T> {
 
     /// The index of a key, or where to insert it.
     fn place(&self, key: &str) -> Result<usize, usize> {
-        if self.is_empty() {
-            return Err(0);
-        }
         let sought = hash(key);
         self.0.binary_search_by(|(hash, held)| hash.cmp(&sought).then_with(|| held.0.as_str().cmp(key)))
     }

@@ -476,6 +476,14 @@ proptest! {
     }
 
     #[test]
+    fn an_ipv4_address_is_what_the_standard_parser_takes_for_one(
+        text in prop_oneof!["[0-9.]{0,16}", "(0{0,2}[0-9]{1,4}\\.){3}[0-9]{0,4}\\.?", "([12]?[0-9]{1,2}\\.){2,4}[12]?[0-9]{1,2}"]
+    ) {
+        let expected = text.parse::<Ipv4Addr>().ok().filter(|address| !address.is_unspecified());
+        prop_assert_eq!(ClientIp::parse(&text).ok().map(|ip| ip.address()), expected.map(IpAddr::V4), "{}", text);
+    }
+
+    #[test]
     fn two_addresses_are_one_client_only_if_they_share_the_prefix(one in any::<u128>(), flipped in 0_u32..128, bits in 48_u8..=128) {
         // Outside the ranges that embed IPv4 addresses.
         let one = one | 1 << 127;
