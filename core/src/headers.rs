@@ -1,9 +1,10 @@
 //! The response fields of a decision.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::ops::Range;
 
-use crate::{Decision, ErrorKind, Millis, Origin, Policy, QuotaStatus, Rule};
+use crate::{Decision, ErrorKind, Millis, Origin, Policy, Quota, QuotaStatus, Rule};
 
 /// The largest integer of a structured field (RFC 9651, section 3.3.1). Larger ones are clamped to it.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -324,14 +325,29 @@ fn shown<'a>(policy: &Policy, decision: &'a Decision) -> Option<&'a QuotaStatus>
 
 /// Appends the value of `ratelimit-policy`, with the limits of the decision: a fallback has lower ones.
 fn push_policy(out: &mut String, policy: &Policy, decision: &Decision) {
+    let limits = decision.quotas().iter().map(QuotaStatus::limit);
+    match policy.quotas().iter().map(|quota| quota.rule().limit()).eq(limits.clone()) {
+        true => out.push_str(policy.field()),
+        false => push_quotas(out, policy.quotas().iter().zip(limits)),
+    }
+}
+
+/// The value of `ratelimit-policy` for a policy of these quotas.
+pub(crate) fn policy_field(quotas: &[Quota]) -> Box<str> {
+    let mut out = String::new();
+    push_quotas(&mut out, quotas.iter().map(|quota| (quota, quota.rule().limit())));
+    out.into()
+}
+
+fn push_quotas<'q>(out: &mut String, quotas: impl Iterator<Item = (&'q Quota, u64)>) {
     let start = out.len();
-    for (quota, status) in policy.quotas().iter().zip(decision.quotas()) {
+    for (quota, limit) in quotas {
         let rule = quota.rule();
         if matches!(rule, Rule::Penalty(_)) {
             continue;
         }
         push_name(out, start, quota.name());
-        push_parameter(out, ";q=", status.limit().min(INTEGER_MAX));
+        push_parameter(out, ";q=", limit.min(INTEGER_MAX));
         if matches!(rule, Rule::Concurrency(_)) {
             out.push_str(";qu=\"concurrent-requests\"");
         } else if !matches!(rule, Rule::Balance(_)) {

@@ -16,6 +16,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::dimension::{Dimension, is_balance, rows};
+use crate::headers::policy_field;
 use crate::quota::{Quota, Rule, checked_name};
 use crate::quoted_text::Quoted;
 #[cfg(feature = "std")]
@@ -88,6 +89,8 @@ pub struct Policy {
     /// The place of the balance.
     balance: Option<usize>,
     id: Box<str>,
+    /// The value of the field `ratelimit-policy`.
+    field: Box<str>,
     /// The longest time that any charge has an effect.
     #[cfg(feature = "std")]
     retention: Millis,
@@ -164,6 +167,7 @@ impl Policy {
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             known_until: known_until(&quotas),
             balance: quotas.iter().position(is_balance),
+            field: policy_field(&quotas),
             quotas: quotas.into(),
             id: id.into(),
         })
@@ -248,6 +252,7 @@ impl Policy {
             known_until: self.known_until.min(other.known_until),
             balance: quotas.iter().position(is_balance),
             rows: rows(&dimensions, &quotas),
+            field: policy_field(&quotas),
             quotas: quotas.into(),
             dimensions: dimensions.into(),
             group: None,
@@ -305,7 +310,8 @@ impl Policy {
         let of = |dimension: &Dimension| dimension.with("", &quotas[dimension.quotas()]);
         let dimensions: Box<[Dimension]> = self.dimensions.iter().map(of).collect();
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        Some(Self { rows: rows(&dimensions, &quotas), dimensions, retention, quotas: quotas.into(), ..self.clone() })
+        let (rows, field) = (rows(&dimensions, &quotas), policy_field(&quotas));
+        Some(Self { rows, field, dimensions, retention, quotas: quotas.into(), ..self.clone() })
     }
 
     /// The same policy with other limits of some quotas, by their places, and the same stored state.
@@ -316,7 +322,7 @@ impl Policy {
             quotas[*place] = quotas[*place].numbered(*limit)?;
         }
         let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        Ok(Self { quotas, retention, ..self.clone() })
+        Ok(Self { field: policy_field(&quotas), quotas, retention, ..self.clone() })
     }
 
     /// The same policy with the calendar windows of an instant. While the windows last that it has, it is returned as it is, which takes no
@@ -344,7 +350,8 @@ impl Policy {
             }
             if let Some(quotas) = changed {
                 let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-                return Cow::Owned(Self { known_until: known_until(&quotas), quotas, retention, ..self.clone() });
+                let (known_until, field) = (known_until(&quotas), policy_field(&quotas));
+                return Cow::Owned(Self { known_until, field, quotas, retention, ..self.clone() });
             }
         }
         let _ = now;
@@ -521,6 +528,11 @@ impl Policy {
         &self.id
     }
 
+    /// The value of the field `ratelimit-policy`.
+    pub(crate) const fn field(&self) -> &str {
+        &self.field
+    }
+
     /// Whether a key can be [blocked](Policy::block): a quota is a penalty, or a block.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
@@ -569,6 +581,7 @@ impl Policy {
             balance: quotas.iter().position(is_balance),
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             id: part.id().into(),
+            field: policy_field(quotas),
             rows: rows(&dimensions[..], quotas),
             quotas: quotas.into(),
             dimensions,

@@ -83,6 +83,7 @@ impl PolicyParts {
             group,
             place_by_key,
             charge_denied,
+            field: crate::headers::policy_field(&quotas),
             quotas: quotas.into(),
             id: Box::from(id),
         })
