@@ -86,6 +86,13 @@ impl Dimension {
         self.name.split(PART_MARK)
     }
 
+    /// Whether one key makes its key.
+    #[cfg(feature = "gate")]
+    #[inline]
+    pub(crate) fn is_of_one(&self) -> bool {
+        !self.name.bytes().any(|byte| byte == PART_MARK as u8)
+    }
+
     /// The part of its storage keys that stands for the policy: see [`Policy::id`]. With a balance, each of its
     /// [rows](Policy::rows) has an id.
     #[must_use]
@@ -194,10 +201,15 @@ pub(crate) enum OwnKeys {
 #[cfg(feature = "gate")]
 impl OwnKeys {
     /// The key that `find` returns for each dimension, or its first error.
-    pub(crate) fn new(policy: &Policy, find: &dyn Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
-        if let [dimension] = policy.dimensions() {
-            return Ok(Self::One(find(dimension)?));
+    #[inline]
+    pub(crate) fn new(policy: &Policy, find: impl Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
+        match policy.dimensions() {
+            [dimension] => find(dimension).map(Self::One),
+            _ => Self::of_several(policy, &find),
         }
+    }
+
+    fn of_several(policy: &Policy, find: &dyn Fn(&Dimension) -> Result<Key, Error>) -> Result<Self, Error> {
         let mut keys: Vec<(Box<str>, Key)> = Vec::with_capacity(policy.dimensions().len());
         for dimension in policy.dimensions() {
             // Dimensions of several policies that were joined may have one name.

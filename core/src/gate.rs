@@ -80,8 +80,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::notice::Notices;
-use self::responses::Draws;
-use self::rules::{Applied, Numbers, RuleTerms, placed};
+use self::pending::Terms;
+use self::responses::{Draws, Responses};
+use self::rules::{Applied, Numbers, RuleTerms, place_of, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
 use self::warning::Charged;
@@ -91,8 +92,8 @@ use crate::quoted_text::Quoted;
 use crate::store::{Pausing, ToTell};
 use crate::suggestion::Suggestion;
 use crate::{
-    Accuracy, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter, LimiterExt,
-    Millis, Policy, Settle, ShadowCounts, UnixMillis,
+    Accuracy, Check, ClientIpSource, Decision, Dimension, Dimensions, ErasedLimiter, Error, ErrorKind, Limiter,
+    LimiterExt, Millis, Policy, Settle, ShadowCounts, UnixMillis,
 };
 
 /// Applies rules to requests. See the [module](self) for an example.
@@ -118,6 +119,8 @@ struct State<'s> {
     rules: Arc<Rules>,
     /// For each store, what is asked for its decisions.
     asked: Vec<Composed<'s>>,
+    /// For each rule, what is known of its requests without a tier, and then with each tier. `None` if they are unlimited.
+    terms: Vec<Box<[Option<Arc<Terms>>]>>,
 }
 
 impl<'s> Gate<'s> {
@@ -179,7 +182,8 @@ impl<'s> Gate<'s> {
         let asked = composed(rules.stores(), rules.compose(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
         rules.take_overrides_of(&self.rules())?;
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked });
+        let terms = rules.rules().iter().map(|rule| self.terms(rule, rules.responses())).collect::<Result<_, _>>()?;
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked, terms });
         if self.in_background.load(Ordering::SeqCst) {
             self.in_background();
         }
@@ -247,7 +251,7 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) with the first rule whose store does not.
     pub fn can_settle(&self) -> Result<(), Error> {
-        let State { rules, asked } = &*self.state();
+        let State { rules, asked, .. } = &*self.state();
         for rule in rules.rules() {
             let can = asked[self.store(rule)?].capabilities();
             let able = can.require(can.costs, "a cost other than 1");
@@ -357,14 +361,21 @@ impl<'s> Gate<'s> {
         })
     }
 
+    /// What is known of the requests of a rule, by their tiers.
+    fn terms(&self, rule: &Rule, responses: Responses) -> Result<Box<[Option<Arc<Terms>>]>, Error> {
+        let (store, all) = (self.store(rule)?, RuleTerms::of(rule));
+        let of = |policy: &Arc<Policy>| Terms::new(rule, &all, rule.cost, (store, Arc::clone(policy)), responses);
+        Ok(rule.policies_by_tier().map(|policy| policy.map(|policy| Arc::new(of(policy)))).collect())
+    }
+
     /// Decides on a request.
     pub async fn check(&self, request: &Request<'_>) -> Verdict {
         let state = self.state();
-        match self.prepare_by(&state, request) {
+        let now = || request.clock.map_or(request.now(), |clock| clock());
+        match self.prepare_by(&state, request, |sender, terms| self.decide_plain(&state, request, sender, terms, now)) {
             Prepared::Decided(verdict) => verdict,
             Prepared::Pending(ref pending) => {
-                let at_once = || pending.now;
-                let clock = request.clock.unwrap_or(&at_once);
+                let clock = request.clock.unwrap_or(&now);
                 match self.decided_at_once(&state, pending, clock) {
                     Some(verdict) => verdict,
                     None => self.decide_by(&state, pending, clock).await,
@@ -373,15 +384,38 @@ impl<'s> Gate<'s> {
         }
     }
 
+    /// As [`check`](Self::check), if one store [that never waits](Limiter::check_at_once) decides, and without a future. Otherwise, the request is
+    /// pending, and nothing is charged: also if it needs a [token](Pending::set_token) and has none.
+    ///
+    /// It is for an adapter that has just read the time of the request. `clock` is read again only if a signature was verified since.
+    pub fn check_at_once(&self, request: &Request<'_>, clock: &(dyn Fn() -> UnixMillis + Sync)) -> Prepared {
+        let state = self.state();
+        let now = || if state.rules.tokens().is_some() { clock() } else { request.now() };
+        self.prepare_by(&state, request, |sender, terms| self.decide_plain(&state, request, sender, terms, now))
+    }
+
     /// Finds what applies to a request, and asks no store yet. For a caller that has to know the limits, or to keep the
     /// [hold](Pending::hold), before the store decides.
     pub fn prepare(&self, request: &Request<'_>) -> Prepared {
-        self.prepare_by(&self.state(), request)
+        let state = self.state();
+        self.prepare_by(&state, request, |sender, terms| {
+            pending(&state.rules, request, sender, terms).map(Prepared::Pending)
+        })
     }
 
-    fn prepare_by(&self, State { rules, asked }: &State<'s>, request: &Request<'_>) -> Prepared {
+    /// What applies to a request: what `by_one` finds, if one rule limits it.
+    #[inline]
+    fn prepare_by(
+        &self,
+        state: &State<'s>,
+        request: &Request<'_>,
+        by_one: impl FnOnce(&Sender<'_>, &Arc<Terms>) -> Result<Prepared, Error>,
+    ) -> Prepared {
+        let rules = &*state.rules;
         let Some(applied) = rules.applied(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
-        let sender = Sender::of(request, rules, &self.client_ip);
+        let mut sender = Sender::without_token(request, rules, &self.client_ip);
+        sender.identify(request);
+        let sender = sender;
         if sender.is_on(rules.denied()) {
             return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
         }
@@ -395,55 +429,87 @@ impl<'s> Gate<'s> {
         if let Some((rule, address)) = applied.challenge() {
             return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
         }
-        let tier = sender.tier();
-        let Some(RuleTerms { first: rule, cost, on_failure, estimates, settle_within }) = applied.terms(tier) else {
-            return Prepared::Decided(Verdict::Pass(Pass::unlimited()));
+        let found = match applied.only_place() {
+            Some(place) => match state.terms[place][place_of(sender.tier())].as_ref() {
+                Some(terms) => {
+                    let found = rules.takes(request.limits).and_then(|()| by_one(&sender, terms));
+                    found.map_err(|error| (applied.first(), terms.on_failure, error))
+                }
+                None => return Prepared::Decided(Verdict::Pass(Pass::unlimited())),
+            },
+            None => match self.pending_by_all(state, request, &sender, &applied) {
+                Some(found) => found.map(Prepared::Pending),
+                None => return Prepared::Decided(Verdict::Pass(Pass::unlimited())),
+            },
         };
-        let claim = |name: &str| sender.claimed_limit(name);
-        let numbers = Numbers { claim: &claim, given: request.limits };
-        let pending = |rule: &Rule, (store, policy): (usize, Arc<Policy>), cost: u64| {
-            let keys = sender.keys(&policy, request.keys)?;
-            let policy = rules.numbered(policy, tier, &keys, numbers, request.now())?;
-            Ok(Pending {
-                rule: rule.shared_name(),
-                hold: Hold {
-                    store,
-                    policy,
-                    keys,
-                    token: request.token.map(Into::into),
-                    rule: rule.shared_name(),
-                    cost: 0,
-                    others: Vec::new(),
-                },
-                cost: request.cost.unwrap_or(cost),
-                lease: rule.lease,
-                on_failure,
-                settle_within,
-                settle_within_usually: self.settle_within,
-                settles_later: estimates,
-                estimates,
-                responses: rules.responses(),
-                now: request.now(),
-                others: Vec::new(),
-            })
-        };
-        let found = rules.takes(request.limits).and_then(|()| match self.together(rules, asked, &applied, tier) {
-            Some(charged) => pending(rule, charged, cost),
-            None => self.one_by_one(&applied, tier, pending),
-        });
         match found {
-            Ok(pending) => Prepared::Pending(pending),
-            Err(error) => {
-                Prepared::Decided(self.told(rules, self.failed_at(request.now(), rule.name(), on_failure, error)))
+            Ok(prepared) => prepared,
+            Err((rule, on_failure, error)) => {
+                let verdict = self.failed_at(request.now(), rule.name(), on_failure, error);
+                Prepared::Decided(self.told(rules, verdict))
             }
         }
+    }
+
+    /// Decides by one rule, if a store that never waits does, at the time that `now` reads right before. A request with a token or with limits of
+    /// its own is pending, and so are all whose events are sent.
+    #[inline]
+    fn decide_plain(
+        &self,
+        State { rules, asked, .. }: &State<'s>,
+        request: &Request<'_>,
+        sender: &Sender<'_>,
+        terms: &Arc<Terms>,
+        now: impl FnOnce() -> UnixMillis,
+    ) -> Result<Prepared, Error> {
+        let has_own = request.token.is_some() || terms.needs_token || rules.may_change(&terms.policy);
+        if has_own || self.events.is_some() {
+            return pending(rules, request, sender, terms).map(Prepared::Pending);
+        }
+        let (keys, policy) = (sender.keys(&terms.policy, request.keys)?, &terms.policy);
+        let (now, cost) = (now(), request.cost.unwrap_or(terms.cost));
+        let check = Check { lease: terms.lease, ..Check::new(policy, keys.as_keys(), now).cost(cost) };
+        let decided = match asked[terms.store].check_at_once(check) {
+            // As usual, there is nothing to tell.
+            Some(Ok(decision)) if decision.is_allowed() && !self.notices.has_any() => {
+                return Ok(Prepared::Decided(Verdict::Pass(Pass::admitted(terms, policy, None, decision))));
+            }
+            decided => decided,
+        };
+        let pending = Pending::new(request, terms, Arc::clone(policy), keys);
+        Ok(match decided {
+            Some(decided) => Prepared::Decided(self.told(rules, self.decided(&pending, now, None, decided))),
+            None => Prepared::Pending(pending),
+        })
+    }
+
+    /// What is pending if several rules apply. `None` if none limits the sender.
+    #[cold]
+    #[expect(clippy::type_complexity, reason = "an error is told with the rule and what it does then")]
+    fn pending_by_all<'r>(
+        &self,
+        state: &State<'s>,
+        request: &Request<'_>,
+        sender: &Sender<'_>,
+        applied: &Applied<'r>,
+    ) -> Option<Result<Pending, (&'r Rule, OnFailure, Error)>> {
+        let (rules, tier) = (&*state.rules, sender.tier());
+        let all = applied.terms(tier)?;
+        let pending = |rule: &Rule, charged: (usize, Arc<Policy>), cost: u64| {
+            let terms = Terms::new(rule, &all, cost, charged, rules.responses());
+            pending(rules, request, sender, &Arc::new(terms))
+        };
+        let found = rules.takes(request.limits).and_then(|()| match self.together(state, applied, tier) {
+            Some(charged) => pending(all.first, charged, all.cost),
+            None => self.one_by_one(applied, tier, pending),
+        });
+        Some(found.map_err(|error| (all.first, all.on_failure, error)))
     }
 
     /// The store and the policy of all rules that apply and limit a tier, if one store can decide by all of them at once.
     fn together(
         &self,
-        rules: &Rules,
-        asked: &[Composed<'_>],
+        State { rules, asked, .. }: &State<'s>,
         applied: &Applied<'_>,
         tier: Option<usize>,
     ) -> Option<(usize, Arc<Policy>)> {
@@ -453,9 +519,6 @@ impl<'s> Gate<'s> {
             return None;
         }
         let policy = applied.policy(rules, tier).ok()??;
-        if applied.is_one() {
-            return Some((store, policy));
-        }
         let can = asked[store].capabilities();
         let policy = if can.dimensions == Dimensions::Grouped { placed(policy) } else { policy };
         can.supports_policy(&policy).is_ok().then_some((store, policy))
@@ -491,7 +554,7 @@ impl<'s> Gate<'s> {
     /// The verdict on a request that no store was asked about, because the application could not say what it costs.
     #[must_use]
     pub fn failed(&self, pending: &Pending, error: Error) -> Verdict {
-        self.told(&self.rules(), self.failed_at(pending.now, &pending.rule, OnFailure::Closed, error))
+        self.told(&self.rules(), self.failed_at(pending.now, pending.rule(), OnFailure::Closed, error))
     }
 
     fn failed_at(&self, now: UnixMillis, rule: &str, on_failure: OnFailure, error: Error) -> Verdict {
@@ -589,7 +652,8 @@ impl<'s> Gate<'s> {
             return None;
         }
         let (now, started) = (clock(), self.started());
-        let decided = state.asked[pending.hold.store].check_at_once(pending.check(now))?;
+        let check = pending.check(now, self.settle_within);
+        let decided = state.asked[pending.hold.terms.store].check_at_once(check)?;
         Some(self.told(&state.rules, self.decided(pending, now, started, decided)))
     }
 
@@ -600,7 +664,8 @@ impl<'s> Gate<'s> {
     /// Asks one store for the decision by one policy.
     async fn decide_alone(&self, state: &State<'s>, pending: &Pending, now: UnixMillis) -> Verdict {
         let started = self.started();
-        let decided = state.asked[pending.hold.store].check(pending.check(now)).await;
+        let check = pending.check(now, self.settle_within);
+        let decided = state.asked[pending.hold.terms.store].check(check).await;
         self.decided(pending, now, started, decided)
     }
 
@@ -615,14 +680,14 @@ impl<'s> Gate<'s> {
         let verdict = match decided {
             Ok(decision) => verdict::decided(pending, decision, &self.draws),
             Err(error) => {
-                self.notices.failed(&pending.rule, &error, now);
-                Verdict::failed(pending.on_failure, error)
+                self.notices.failed(pending.rule(), &error, now);
+                Verdict::failed(pending.hold.terms.on_failure, error)
             }
         };
         if let Some(events) = &self.events {
             events.decided(pending, now, &verdict, started);
             if let Some(decision) = verdict.decision() {
-                events.charged(&pending.hold, now, decision, Charged::Check(pending.cost));
+                events.charged(&pending.hold, now, decision, Charged::Check(pending.cost()));
             }
         }
         verdict
@@ -709,11 +774,11 @@ impl<'s> Gate<'s> {
         let state = self.state();
         let mut settled = None;
         for one in [hold].into_iter().chain(&hold.others) {
-            let Hold { store, policy, keys, cost: charged, .. } = one;
+            let Hold { terms, policy, keys, cost: charged, .. } = one;
             // Its window may have passed.
             let policy = policy.at(now);
             let release = Settle::release(&policy, keys.as_keys(), token, now);
-            let decided = state.asked[*store].settle(Settle { cost, ..release }).await;
+            let decided = state.asked[terms.store].settle(Settle { cost, ..release }).await;
             if let (Some(events), Ok(decision), Some(more)) =
                 (&self.events, &decided, cost.map(|cost| cost.saturating_sub(*charged)))
             {
@@ -727,4 +792,18 @@ impl<'s> Gate<'s> {
         }
         settled.unwrap_or_else(|| Err(Error::unknown_charge()))
     }
+}
+
+/// What is pending by the terms of the rules that apply.
+#[inline]
+fn pending(rules: &Rules, request: &Request<'_>, sender: &Sender<'_>, terms: &Arc<Terms>) -> Result<Pending, Error> {
+    let keys = sender.keys(&terms.policy, request.keys)?;
+    let policy = if rules.may_change(&terms.policy) {
+        let claim = |name: &str| sender.claimed_limit(name);
+        let numbers = Numbers { claim: &claim, given: request.limits };
+        rules.numbered(&terms.policy, sender.tier(), &keys, numbers, request.now())?
+    } else {
+        Arc::clone(&terms.policy)
+    };
+    Ok(Pending::new(request, terms, policy, keys))
 }

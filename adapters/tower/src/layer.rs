@@ -239,12 +239,16 @@ impl Settings {
         self.refund_on.is_some_and(|refund_on| refund_on(status))
     }
 
-    /// What applies to a request.
+    /// What applies to a request, or its verdict, if that takes no time.
     pub(crate) fn prepare(&self, head: &Parts) -> Prepared {
         self.on(head, |request| {
+            let lacks_peer = self.gate.client_ip().reads_peer() && (self.peer)(&head.extensions).is_none();
+            let is_priced = self.cost.is_some() || self.estimates() || self.refund_on.is_some();
+            if !lacks_peer && !is_priced {
+                return self.gate.check_at_once(&request, &*self.clock);
+            }
             let prepared = self.gate.prepare(&request);
-            let lacks_address = matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address());
-            if lacks_address && self.gate.client_ip().reads_peer() && (self.peer)(&head.extensions).is_none() {
+            if lacks_peer && matches!(&prepared, Prepared::Pending(pending) if pending.lacks_address()) {
                 let message = "peer: the request has no address of its connection";
                 return Prepared::Decided(Verdict::misconfigured(Error::new(ErrorKind::Invalid, message)));
             }
@@ -252,10 +256,14 @@ impl Settings {
         })
     }
 
+    /// The keys of a request that only the service knows.
+    fn keys(&self, head: &Parts) -> Vec<(&str, Key)> {
+        self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect()
+    }
+
     /// Calls a function with what the gate reads of a request.
     pub(crate) fn on<T>(&self, head: &Parts, call: impl FnOnce(Request<'_>) -> T) -> T {
-        let keys: Vec<(&str, Key)> =
-            self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect();
+        let keys = if self.keys.is_empty() { Vec::new() } else { self.keys(head) };
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
         let fields = Fields(&head.headers);
         let uri = (self.original_uri)(&head.extensions).unwrap_or(&head.uri);

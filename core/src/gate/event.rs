@@ -281,7 +281,7 @@ impl Events {
         let now = self.started();
         self.sink.event(&Event {
             at,
-            rule: &pending.rule,
+            rule: pending.rule(),
             policy: policy.name(),
             outcome,
             quota: binding.map(|(_, quota)| quota.name()),

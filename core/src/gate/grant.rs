@@ -255,10 +255,10 @@ impl Gate<'_> {
         };
         let policy = rules.current(policy, credit.now);
         let own = policy.grantable().map_or(policy, Arc::new);
-        let keys = OwnKeys::new(&own, &|dimension| credit.key(self, dimension))?;
+        let keys = OwnKeys::new(&own, |dimension| credit.key(self, dimension))?;
         // A quota beside the balance may have a number of its own.
         let numbers = Numbers { claim: &|_| None, given: &[] };
-        let own = rules.numbered(own, tier, &keys, numbers, credit.now)?;
+        let own = rules.numbered(&own, tier, &keys, numbers, credit.now)?;
         Ok((store, own, keys))
     }
 }

@@ -103,7 +103,7 @@ impl<'s> Gate<'s> {
             let policy = charged.hold.policy.at(now);
             let settle = Settle::new(&policy, charged.hold.keys.as_keys(), "", 0, now);
             if let Ok(token) = charged.hold.token() {
-                let _ = state.asked[charged.hold.store].settle(Settle { token, ..settle }).await;
+                let _ = state.asked[charged.hold.terms.store].settle(Settle { token, ..settle }).await;
             }
         }
     }
@@ -112,12 +112,13 @@ impl<'s> Gate<'s> {
 impl State<'_> {
     /// Adds to a request another one, if a store decides on both in one step. Otherwise, it returns false.
     fn add(&self, one: &mut Pending, other: &Pending) -> bool {
-        let asked = &self.asked[one.hold.store];
+        let asked = &self.asked[one.hold.terms.store];
         let fits = |pending: &Pending| {
-            let is_plain = pending.is_alone() && pending.lease.is_none() && pending.hold.token.is_none();
+            let is_plain = pending.is_alone() && !pending.has_lease() && pending.hold.token.is_none();
             is_plain && !asked.has_proposal(pending.policy().name())
         };
-        if one.hold.store != other.hold.store || one.cost != other.cost || !fits(one) || !fits(other) {
+        let is_of_one = one.hold.terms.store == other.hold.terms.store && one.cost() == other.cost();
+        if !is_of_one || !fits(one) || !fits(other) {
             return false;
         }
         let keys = one.hold.keys.and(one.policy(), &other.hold.keys, other.policy());
@@ -129,12 +130,15 @@ impl State<'_> {
             return false;
         }
         (one.hold.policy, one.hold.keys) = (policy, keys);
-        if other.on_failure == OnFailure::Closed {
-            one.on_failure = OnFailure::Closed;
+        let (terms, others) = (Arc::make_mut(&mut one.hold.terms), &other.hold.terms);
+        if others.on_failure == OnFailure::Closed {
+            terms.on_failure = OnFailure::Closed;
         }
-        one.settle_within = one.settle_within.max(other.settle_within);
+        terms.settle_within = terms.settle_within.max(others.settle_within);
+        terms.estimates |= others.estimates;
+        terms.warns |= others.warns;
+        terms.needs_token |= others.needs_token;
         one.settles_later |= other.settles_later;
-        one.estimates |= other.estimates;
         true
     }
 }

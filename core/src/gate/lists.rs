@@ -52,6 +52,7 @@ impl List {
         self.networks.insert(from, Network { first, last });
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.networks.is_empty() && self.keys.is_empty()
     }

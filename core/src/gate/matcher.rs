@@ -189,6 +189,11 @@ impl Pattern {
         (!self.methods.is_empty(), self.headers.len(), self.score_below.map(Reverse))
     }
 
+    /// Whether it has hosts and paths only.
+    fn is_for_all(&self) -> bool {
+        self.methods.is_empty() && self.headers.is_empty() && self.score_below.is_none()
+    }
+
     fn matches(&self, request: &Request<'_>) -> bool {
         // A server answers HEAD as it would GET.
         let is = |method: &str| method == request.method() || (method == "GET" && request.method() == "HEAD");
@@ -237,7 +242,16 @@ struct Tree {
 #[derive(Debug)]
 struct Entry {
     pattern: Pattern,
+    /// Whether all requests to its hosts and paths match.
+    is_for_all: bool,
     rule: usize,
+}
+
+impl Entry {
+    #[inline]
+    fn is_found(&self, request: &Request<'_>, found: &mut impl FnMut(usize) -> bool) -> bool {
+        (self.is_for_all || self.pattern.matches(request)) && found(self.rule)
+    }
 }
 
 impl Matcher {
@@ -249,19 +263,26 @@ impl Matcher {
     }
 
     /// Whether a rule is for some hosts only.
+    #[inline]
     pub(super) const fn reads_host(&self) -> bool {
         !self.normal.exact.is_empty() || !self.normal.below.is_empty()
     }
 
+    /// What all requests are compared with, if the rules have one form and are for any host.
+    #[inline]
+    pub(super) const fn only(&self) -> Option<&Hosts> {
+        if self.written.is_none() && !self.reads_host() { Some(&self.normal) } else { None }
+    }
+
     /// What a reading of a path is compared with: the rules' paths in their normal form, as the file has them, or in both forms. A server
     /// that keeps the escapes of a request may have its routes in either form.
-    pub(super) fn of(&self, escapes: Escapes) -> impl Iterator<Item = &Hosts> {
-        let (first, second) = match escapes {
+    #[inline]
+    pub(super) fn of(&self, escapes: Escapes) -> (&Hosts, Option<&Hosts>) {
+        match escapes {
             Escapes::Normal => (&self.normal, None),
             Escapes::Kept => (&self.normal, self.written.as_ref()),
             Escapes::Raw => (self.written.as_ref().unwrap_or(&self.normal), None),
-        };
-        std::iter::once(first).chain(second)
+        }
     }
 }
 
@@ -292,27 +313,28 @@ impl Hosts {
         }
         let entries = if pattern.path.is_prefix { &mut tree.prefix } else { &mut tree.here };
         let place = entries.partition_point(|entry| entry.pattern.specificity() >= pattern.specificity());
-        entries.insert(place, Entry { pattern: pattern.clone(), rule });
+        entries.insert(place, Entry { pattern: pattern.clone(), is_for_all: pattern.is_for_all(), rule });
     }
 
     /// Calls `found` with each rule for a request, if its host and its path are read so, most specific first, until it returns true.
+    #[inline]
     pub(super) fn visit(
         &self,
         request: &Request<'_>,
         host: &str,
         PathForm { path, takes_empty }: PathForm<'_>,
-        found: &mut dyn FnMut(usize) -> bool,
+        found: &mut impl FnMut(usize) -> bool,
     ) {
         let mut visit = |tree: &Tree| tree.visit(request, segments(path), takes_empty, found);
         if self.exact.get(host).is_some_and(&mut visit) {
             return;
         }
-        let mut rest = host;
-        while let Some((_, domain)) = rest.split_once('.').filter(|_| !self.below.is_empty()) {
+        let mut rest = if self.below.is_empty() { None } else { host.split_once('.') };
+        while let Some((_, domain)) = rest {
             if self.below.get(domain).is_some_and(&mut visit) {
                 return;
             }
-            rest = domain;
+            rest = domain.split_once('.');
         }
         visit(&self.any);
     }
@@ -326,20 +348,29 @@ impl Tree {
         request: &Request<'_>,
         mut path: impl Iterator<Item = &'a str> + Clone,
         takes_empty: bool,
-        found: &mut dyn FnMut(usize) -> bool,
+        found: &mut impl FnMut(usize) -> bool,
     ) -> bool {
-        let next = path.next();
-        if let Some(segment) = next {
-            // Some routers take an empty segment for a parameter, but none takes the end of a path after its last slash.
-            let any =
-                self.any.as_deref().filter(|_| !segment.is_empty() || (takes_empty && path.clone().next().is_some()));
-            let mut below = [self.literal.get(segment), any].into_iter().flatten();
-            if below.any(|tree| tree.visit(request, path.clone(), takes_empty, found)) {
+        // Where nothing but longer paths matches, it makes no difference how the path goes on.
+        if !self.has_prefixes_only() {
+            let next = path.next();
+            if let Some(segment) = next {
+                // Some routers take an empty segment for a parameter, but none takes the end of a path after its last slash.
+                let any = self.any.as_deref();
+                let any = any.filter(|_| !segment.is_empty() || (takes_empty && path.clone().next().is_some()));
+                let mut visit = |tree: &Self| tree.visit(request, path.clone(), takes_empty, found);
+                if self.literal.get(segment).is_some_and(&mut visit) || any.is_some_and(&mut visit) {
+                    return true;
+                }
+            } else if self.here.iter().any(|entry| entry.is_found(request, found)) {
                 return true;
             }
         }
-        let here: &[Entry] = if next.is_none() { &self.here } else { &[] };
-        here.iter().chain(&self.prefix).any(|entry| entry.pattern.matches(request) && found(entry.rule))
+        self.prefix.iter().any(|entry| entry.is_found(request, found))
+    }
+
+    #[inline]
+    fn has_prefixes_only(&self) -> bool {
+        self.literal.is_empty() && self.any.is_none() && self.here.is_empty()
     }
 }
 

@@ -165,9 +165,14 @@ impl Notices {
         self.add(Notice::Up { store: store.into(), after, failures });
     }
 
+    #[inline]
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Relaxed)
+    }
+
     /// The oldest.
     pub(super) fn take(&self) -> Option<Notice> {
-        if !self.has_any.load(Ordering::Relaxed) {
+        if !self.has_any() {
             return None;
         }
         let mut waiting = self.waiting();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::responses::Responses;
-use super::{OnFailure, Verdict};
+use super::rules::{Rule, RuleTerms};
+use super::{OnFailure, Request, Verdict};
 use crate::dimension::OwnKeys;
 use crate::lending::Lease;
 use crate::{Check, Error, ErrorKind, Millis, Policy, UnixMillis};
@@ -17,30 +18,79 @@ pub enum Prepared {
     Pending(Pending),
 }
 
-/// A request that a store has to [decide](super::Gate::decide) on.
-#[derive(Debug)]
-pub struct Pending {
+/// What is known of the requests of a rule and a tier before they come.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// The name of the rule.
     pub(super) rule: Arc<str>,
-    pub(super) hold: Hold,
+    /// The place of the store.
+    pub(super) store: usize,
+    /// The policy that the rules have. A request may have its own, with other numbers.
+    pub(super) policy: Arc<Policy>,
     pub(super) cost: u64,
-    /// The lease by which it may be decided from a loan.
+    /// The lease by which a request may be decided from a loan.
     pub(super) lease: Option<Lease>,
     pub(super) on_failure: OnFailure,
     /// If the rule says so.
     pub(super) settle_within: Option<Millis>,
-    /// The gate's.
-    pub(super) settle_within_usually: Millis,
-    pub(super) settles_later: bool,
     /// Whether the cost is an estimate.
     pub(super) estimates: bool,
+    /// Whether a quota warns.
+    pub(super) warns: bool,
+    /// Whether a request needs a token, for its slot or to be settled.
+    pub(super) needs_token: bool,
+    pub(super) responses: Responses,
+}
+
+impl Terms {
+    /// Those of a rule that is decided by a policy in a store. `all` are those of all rules that apply.
+    pub(super) fn new(
+        rule: &Rule,
+        all: &RuleTerms<'_>,
+        cost: u64,
+        (store, policy): (usize, Arc<Policy>),
+        responses: Responses,
+    ) -> Self {
+        let RuleTerms { on_failure, estimates, settle_within, .. } = *all;
+        Self {
+            rule: rule.shared_name(),
+            store,
+            warns: policy.warns(),
+            needs_token: estimates || policy.has_slots(),
+            policy,
+            cost,
+            lease: rule.lease,
+            on_failure,
+            settle_within,
+            estimates,
+            responses,
+        }
+    }
+}
+
+/// A request that a store has to [decide](super::Gate::decide) on.
+#[derive(Debug)]
+pub struct Pending {
+    pub(super) hold: Hold,
+    pub(super) settles_later: bool,
     /// The same for other rules that apply, and that one store cannot decide together with this.
     pub(super) others: Vec<Pending>,
-    pub(super) responses: Responses,
     /// When the request was read.
     pub(super) now: UnixMillis,
 }
 
+// Compilers move so many bytes without a call.
+const _: () = assert!(size_of::<Pending>() <= 128);
+
 impl Pending {
+    /// A request by the terms of the rules that apply.
+    #[inline]
+    pub(super) fn new(request: &Request<'_>, terms: &Arc<Terms>, policy: Arc<Policy>, keys: OwnKeys) -> Self {
+        let (token, cost) = (request.token.map(Into::into), request.cost.unwrap_or(terms.cost));
+        let hold = Hold { terms: Arc::clone(terms), policy, keys, token, cost, others: Vec::new() };
+        Self { hold, settles_later: terms.estimates, others: Vec::new(), now: request.now() }
+    }
+
     /// Whether the request counts by an address that nobody knows. All such requests share one key.
     #[must_use]
     pub fn lacks_address(&self) -> bool {
@@ -66,7 +116,7 @@ impl Pending {
     /// The name of the rule.
     #[must_use]
     pub fn rule(&self) -> &str {
-        &self.rule
+        &self.hold.terms.rule
     }
 
     /// The policy, whose quotas are those of all limits that apply.
@@ -87,15 +137,15 @@ impl Pending {
     /// What the request costs.
     #[must_use]
     pub const fn cost(&self) -> u64 {
-        self.cost
+        self.hold.cost
     }
 
     /// Sets the cost.
     pub fn set_cost(&mut self, cost: u64) {
         for other in &mut self.others {
-            other.cost = cost;
+            other.hold.cost = cost;
         }
-        self.cost = cost;
+        self.hold.cost = cost;
     }
 
     /// Says that the charge is settled to another cost, perhaps after its slot's lifetime: its cost is an estimate, or it may be
@@ -107,58 +157,56 @@ impl Pending {
         self.settles_later = true;
     }
 
-    /// What a store is asked.
-    pub(super) fn check(&self, now: UnixMillis) -> Check<'_> {
-        let Self { hold: Hold { policy, keys, token, .. }, cost, lease, .. } = self;
-        let check = Check { lease: *lease, ..Check::new(policy, keys.as_keys(), now).cost(*cost) };
+    /// What a store is asked. `settle_within` is the gate's, for a rule without its own.
+    #[inline]
+    pub(super) fn check(&self, now: UnixMillis, settle_within: Millis) -> Check<'_> {
+        let Hold { terms, policy, keys, token, cost, .. } = &self.hold;
+        let check = Check { lease: terms.lease, ..Check::new(policy, keys.as_keys(), now).cost(*cost) };
         match token {
-            Some(token) => check.idempotent(token, self.remembered_for()),
+            Some(token) => check.idempotent(token, self.remembered_for(settle_within)),
             None => check,
         }
     }
 
     /// How long a charge with a token can be settled. A slot is given back within its lifetime, and a store remembers its charge
     /// for at least that.
-    pub(super) fn remembered_for(&self) -> Millis {
-        match self.settle_within {
+    fn remembered_for(&self, usually: Millis) -> Millis {
+        match self.hold.terms.settle_within {
             Some(span) => span,
-            None if self.settles_later || !self.policy().has_slots() => self.settle_within_usually,
+            None if self.settles_later || !self.policy().has_slots() => usually,
             None => Millis::ZERO,
         }
     }
 
     /// Whether the rule gives an estimate of the cost, which is to be settled.
     #[must_use]
-    pub const fn estimates(&self) -> bool {
-        self.estimates
+    pub fn estimates(&self) -> bool {
+        self.hold.terms.estimates
     }
 
     /// Whether a limit that applies has a [lease](super::Rules#leases), so that [`Gate::after`](super::Gate::after) may have something
     /// to do.
     #[must_use]
     pub fn has_lease(&self) -> bool {
-        self.all().any(|pending| pending.lease.is_some())
+        self.all().any(|pending| pending.hold.terms.lease.is_some())
     }
 
     /// What the request is charged if it is admitted. `None` without a token.
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
-        let charged = |one: &Self| Hold { cost: one.cost, ..one.hold.clone() };
-        let others = || self.others.iter().map(charged).collect();
-        self.hold.token.is_some().then(|| Hold { others: others(), ..charged(self) })
+        let others = || self.others.iter().map(|other| other.hold.clone()).collect();
+        self.hold.token.is_some().then(|| Hold { others: others(), ..self.hold.clone() })
     }
 }
 
 /// What a request is charged under its token, to be [settled](super::Gate::settle) or [released](super::Gate::release).
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// The place of the store.
-    pub(super) store: usize,
+    pub(super) terms: Arc<Terms>,
+    /// The policy, with the numbers of the request.
     pub(super) policy: Arc<Policy>,
     pub(super) keys: OwnKeys,
     pub(super) token: Option<Box<str>>,
-    pub(super) rule: Arc<str>,
-    /// What it is charged, once it is [decided](Pending::hold).
     pub(super) cost: u64,
     /// What it is charged by other rules that apply, and that could not be decided together with this.
     pub(super) others: Vec<Hold>,

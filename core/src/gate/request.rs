@@ -68,6 +68,7 @@ impl<'a> Request<'a> {
     /// A request with a method, a path and header fields, at an instant of the caller's clock. A query after the path is
     /// ignored.
     #[must_use]
+    #[inline]
     pub fn new(method: &'a str, path: &'a str, headers: &'a dyn Headers, now: UnixMillis) -> Self {
         Self {
             method,
@@ -92,6 +93,7 @@ impl<'a> Request<'a> {
 
     /// Sets the host, if it is not in the field `host`, as with HTTP/2 or an absolute URL.
     #[must_use]
+    #[inline]
     pub fn with_host(mut self, host: &'a str) -> Self {
         self.host = Some(host_name(host));
         self
@@ -100,6 +102,7 @@ impl<'a> Request<'a> {
     /// Sets the clock that is read right before each store is asked, as one that was asked before may have taken its time. Without it,
     /// all decide at the time of the request.
     #[must_use]
+    #[inline]
     pub fn clock(mut self, clock: &'a (dyn Fn() -> UnixMillis + Sync)) -> Self {
         self.clock = Some(clock);
         self
@@ -107,6 +110,7 @@ impl<'a> Request<'a> {
 
     /// Sets the address of the connection; see [`ClientIpSource::find`](crate::ClientIpSource::find).
     #[must_use]
+    #[inline]
     pub fn peer(mut self, peer: Option<IpAddr>) -> Self {
         self.peer = peer;
         self
@@ -114,6 +118,7 @@ impl<'a> Request<'a> {
 
     /// Sets the sender's key, which is counted in place of its other identities. Lists are compared with those, too.
     #[must_use]
+    #[inline]
     pub fn key(mut self, key: &'a Key) -> Self {
         self.key = Some(key);
         self
@@ -121,6 +126,7 @@ impl<'a> Request<'a> {
 
     /// Sets an API key that the application has found valid. An empty text counts as absent.
     #[must_use]
+    #[inline]
     pub fn api_key(mut self, secret: &'a str) -> Self {
         self.api_key = Some(secret).filter(|secret| !secret.is_empty());
         self
@@ -128,6 +134,7 @@ impl<'a> Request<'a> {
 
     /// Sets the subject of a token that the application has verified. An empty text counts as absent.
     #[must_use]
+    #[inline]
     pub fn subject(mut self, subject: &'a str) -> Self {
         self.subject = Some(subject).filter(|subject| !subject.is_empty());
         self
@@ -136,6 +143,7 @@ impl<'a> Request<'a> {
     /// Sets the sender's tier, such as a plan. It precedes the tier of a token or an API key. If the request names a
     /// [key](Self::key), a [subject](Self::subject) or an [API key](Self::api_key), it is the tier of that identity alone.
     #[must_use]
+    #[inline]
     pub fn tier(mut self, tier: &'a str) -> Self {
         self.tier = Some(tier);
         self
@@ -145,6 +153,7 @@ impl<'a> Request<'a> {
     /// with `bot_score_below` match lower scores only, and no request without a score. For a request that has passed a
     /// challenge, set the highest, 255.
     #[must_use]
+    #[inline]
     pub const fn bot_score(mut self, score: u8) -> Self {
         self.bot_score = Some(score);
         self
@@ -153,6 +162,7 @@ impl<'a> Request<'a> {
     /// Sets the fingerprint of the client's TLS handshake, [JA4](https://github.com/FoxIO-LLC/ja4), as the platform reports it, for limits
     /// that count by `ja4`. Never take it from a field that the client can send. An empty text counts as absent.
     #[must_use]
+    #[inline]
     pub fn ja4(mut self, fingerprint: &'a str) -> Self {
         self.ja4 = Some(fingerprint).filter(|fingerprint| !fingerprint.is_empty());
         self
@@ -160,6 +170,7 @@ impl<'a> Request<'a> {
 
     /// Sets the keys of dimensions that only the application knows, by their names.
     #[must_use]
+    #[inline]
     pub fn keys(mut self, keys: &'a [(&'a str, &'a Key)]) -> Self {
         self.keys = keys;
         self
@@ -193,6 +204,7 @@ impl<'a> Request<'a> {
     /// # }
     /// ```
     #[must_use]
+    #[inline]
     pub fn limits(mut self, limits: &'a [(&'a str, u64)]) -> Self {
         self.limits = limits;
         self
@@ -200,6 +212,7 @@ impl<'a> Request<'a> {
 
     /// Sets the cost. The default is that of the rule.
     #[must_use]
+    #[inline]
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
         self
@@ -208,6 +221,7 @@ impl<'a> Request<'a> {
     /// Sets the token under which the request is charged; see [`Check::idempotent`](crate::Check::idempotent). A charge with a
     /// token can be settled. A policy with a concurrency limit needs one.
     #[must_use]
+    #[inline]
     pub fn token(mut self, token: &'a str) -> Self {
         self.token = Some(token);
         self
@@ -273,6 +287,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn headers(&self) -> &'a dyn Headers {
         self.headers
+    }
+
+    /// Whether the application has identified the sender.
+    #[inline]
+    pub(super) const fn has_identity(&self) -> bool {
+        self.key.is_some() || self.subject.is_some() || self.api_key.is_some()
     }
 
     pub(super) fn has_header(&self, name: &str) -> bool {

@@ -16,7 +16,7 @@ pub(super) use self::applied::{Applied, RuleTerms};
 use self::compile::compile;
 pub(super) use self::every_limit::CountedLimit;
 use self::limit_numbers::{LimitFrom, Overrides};
-pub(super) use self::limit_numbers::{LimitNumber, Numbers};
+pub(super) use self::limit_numbers::{LimitNumber, Numbers, place_of};
 use self::prices::ModelPrices;
 use super::bytes::{self, bytes_of_fields};
 use super::dimension_names::DIMENSIONS;
@@ -359,7 +359,12 @@ impl Rule {
 
     /// The policy for a tier. `None` if the tier is unlimited.
     pub(super) fn policy(&self, tier: Option<usize>) -> Option<&Arc<Policy>> {
-        self.policies[tier.map_or(0, |tier| tier + 1)].as_ref()
+        self.policies[place_of(tier)].as_ref()
+    }
+
+    /// The policies for senders without a tier, and then for those of each tier.
+    pub(super) fn policies_by_tier(&self) -> impl Iterator<Item = Option<&Arc<Policy>>> {
+        self.policies.iter().map(Option::as_ref)
     }
 }
 
@@ -588,6 +593,10 @@ impl Rules {
     #[must_use]
     pub fn expected_tokens(&self) -> Option<&TokenRules> {
         self.tokens.as_ref().map(|tokens| &tokens.expected)
+    }
+
+    pub(super) const fn has_tiers(&self) -> bool {
+        !self.tiers.is_empty()
     }
 
     /// The names of the tiers.

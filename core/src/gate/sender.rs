@@ -7,7 +7,7 @@ use super::dimension_names::{GLOBAL, IP, JA4, SENDER};
 use super::lists::List;
 use super::request::Request;
 use super::rules::Rules;
-use super::token::{Claims, InvalidToken};
+use super::token::{Claims, InvalidToken, Tokens};
 use crate::dimension::OwnKeys;
 use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
 
@@ -34,24 +34,41 @@ pub(super) struct Sender<'r> {
     /// The fingerprint of its TLS handshake, if the platform reports it.
     ja4: Option<&'r str>,
     tier: Option<usize>,
-    /// What its token claims.
-    claims: Option<Result<Claims, InvalidToken>>,
+    /// What its token claims, in a box, because most requests have none.
+    claims: Option<Box<Result<Claims, InvalidToken>>>,
 }
 
 impl<'r> Sender<'r> {
+    #[inline]
     pub(super) fn of(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let mut sender = Self::without_token(request, rules, source);
-        // A signature costs more than everything else here.
-        if !sender.is_on(rules.denied()) {
-            sender.claims = rules.tokens().and_then(|tokens| tokens.verify(request));
-        }
-        let [_, _, token, _, _] = &mut sender.identities;
-        *token = sender.claims.iter().flatten().next().map(|claims| Key::subject(&*claims.subject));
-        sender.tier = sender.find_tier(request);
+        sender.identify(request);
         sender
     }
 
+    /// Adds what a sender [without a token](Self::without_token) lacks: the token and the tier.
+    #[inline]
+    pub(super) fn identify(&mut self, request: &Request<'r>) {
+        if let Some(tokens) = self.rules.tokens() {
+            self.verify(request, tokens);
+        }
+        if self.rules.has_tiers() {
+            self.tier = self.find_tier(request);
+        }
+    }
+
+    fn verify(&mut self, request: &Request<'r>, tokens: &Tokens) {
+        // A signature costs more than everything else here.
+        if !self.is_on(self.rules.denied()) {
+            self.claims = tokens.verify(request).map(Box::new);
+        }
+        let [_, _, token, _, _] = &mut self.identities;
+        *token =
+            self.claims.as_deref().and_then(|claims| claims.as_ref().ok()).map(|claims| Key::subject(&*claims.subject));
+    }
+
     /// The sender, as far as it is known before its token is verified.
+    #[inline]
     pub(super) fn without_token(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let found = source.client(request.peer, |read| {
             for (place, field) in source.fields().iter().enumerate() {
@@ -59,8 +76,12 @@ impl<'r> Sender<'r> {
             }
         });
         let (address, client) = found.map_or((None, None), |(address, client)| (Some(address), client.ok()));
-        let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
-        let identities = [request.key.cloned(), subject, None, api_key, rules.api_key(request)];
+        let identities = if request.has_identity() || rules.reads_api_keys() {
+            let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
+            [request.key.cloned(), subject, None, api_key, rules.api_key(request)]
+        } else {
+            [const { None }; SOURCES.len()]
+        };
         Self { rules, identities, address, client, ja4: request.ja4, tier: None, claims: None }
     }
 
@@ -80,8 +101,9 @@ impl<'r> Sender<'r> {
         self.tier
     }
 
+    #[inline]
     pub(super) fn is_on(&self, list: &List) -> bool {
-        self.entry_of(list).is_some()
+        !list.is_empty() && self.entry_of(list).is_some()
     }
 
     /// The first of the request's addresses and identities that is on a list.
@@ -103,7 +125,7 @@ impl<'r> Sender<'r> {
 
     /// Whether the token is valid, if there is one.
     pub(super) fn token(&self) -> Option<Result<(), InvalidToken>> {
-        Some(self.claims.as_ref()?.as_ref().map(drop).map_err(|invalid| *invalid))
+        Some(self.claims.as_deref()?.as_ref().map(drop).map_err(|invalid| *invalid))
     }
 
     /// The key of the identity that is counted, unless that is the address.
@@ -125,7 +147,7 @@ impl<'r> Sender<'r> {
     fn counted_claims(&self) -> Option<&Claims> {
         let [_, _, subject, _, _] = &self.identities;
         let is_counted = self.verified() == subject.as_ref();
-        self.claims.as_ref()?.as_ref().ok().filter(|_| is_counted)
+        self.claims.as_deref()?.as_ref().ok().filter(|_| is_counted)
     }
 
     /// A claim that gives a limit, as it is written, if the token's subject is counted.
@@ -135,24 +157,26 @@ impl<'r> Sender<'r> {
     }
 
     /// The key in each dimension of a policy. `given` are the application's.
+    #[inline]
     pub(super) fn keys(&self, policy: &Policy, given: &[(&str, &Key)]) -> Result<OwnKeys, Error> {
-        OwnKeys::new(policy, &|dimension| self.key(dimension, given))
+        OwnKeys::new(policy, |dimension| self.key(dimension, given))
     }
 
     /// The key in a dimension.
+    #[inline]
     pub(super) fn key(&self, dimension: &Dimension, given: &[(&str, &Key)]) -> Result<Key, Error> {
-        let mut parts = dimension.parts();
-        match (parts.next(), parts.next()) {
-            (Some(name), None) => self.key_of(name, given),
-            _ => {
+        match dimension.is_of_one() {
+            true => self.key_of(dimension.name(), given),
+            false => {
                 Ok(Key::joined(&dimension.parts().map(|name| self.key_of(name, given)).collect::<Result<Vec<_>, _>>()?))
             }
         }
     }
 
+    #[inline]
     fn key_of(&self, name: &str, given: &[(&str, &Key)]) -> Result<Key, Error> {
         match name {
-            "" | SENDER => Ok(self.main()),
+            name if name.is_empty() || name == SENDER => Ok(self.main()),
             IP => Ok(self.ip()),
             JA4 => Ok(self.ja4.map_or_else(Key::missing_ja4, Key::ja4)),
             GLOBAL => Ok(Key::new(GLOBAL)),
@@ -168,8 +192,12 @@ impl<'r> Sender<'r> {
         Some(key.unwrap_or_else(|| self.main()))
     }
 
+    #[inline]
     fn main(&self) -> Key {
-        self.verified().cloned().unwrap_or_else(|| self.ip())
+        match self.verified() {
+            Some(key) => key.clone(),
+            None => self.ip(),
+        }
     }
 
     fn ip(&self) -> Key {

@@ -238,6 +238,7 @@ impl Limiter for Composed<'_> {
         reply
     }
 
+    #[inline]
     fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
         match &self.around {
             Some(around) => around.erased_check_at_once(check),

@@ -156,7 +156,7 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// As [`Gate::usage`], but for those of stores.
     pub fn prepare_usage(&self, request: &Request<'_>) -> Result<PendingUsage, Box<Refusal>> {
-        let State { rules, asked } = &*self.state();
+        let State { rules, asked, .. } = &*self.state();
         let sender = Sender::of(request, rules, self.client_ip());
         if sender.is_on(rules.denied()) {
             return Err(Box::new(Refusal::forbidden()));
@@ -209,7 +209,7 @@ impl<'s> Gate<'s> {
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) with the first rule whose store cannot.
     pub fn can_tell_usage(&self) -> Result<(), Error> {
-        let State { rules, asked } = &*self.state();
+        let State { rules, asked, .. } = &*self.state();
         for rule in rules.rules() {
             let can = asked[self.store(rule)?].capabilities();
             let able =
@@ -262,8 +262,8 @@ impl<'s> Gate<'s> {
         let numbers = Numbers { claim: &claim, given: request.limits };
         for question in &mut questions {
             question.keys = sender.keys(&question.policy, request.keys)?;
-            let policy = Arc::clone(&question.policy);
-            question.policy = rules.numbered(policy, sender.tier(), &question.keys, numbers, request.now())?;
+            let policy = rules.numbered(&question.policy, sender.tier(), &question.keys, numbers, request.now())?;
+            question.policy = policy;
         }
         Ok(questions)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pending::Terms;
 use super::responses::{Draws, Responses};
 use super::{Hold, InvalidToken, Notice, OnFailure, Pending};
 use crate::{Decision, Error, ExtraFields, Millis, Origin, Policy, Quota, Rejection, ResponseFields, Rule, Status};
@@ -30,6 +31,14 @@ pub struct Pass {
 impl Pass {
     pub(super) const fn unlimited() -> Self {
         Self { decided: None, extra: ExtraFields::NONE, hold: None, error: None, notice: None, level: None }
+    }
+
+    /// A request that a limiter has admitted.
+    #[inline]
+    pub(super) fn admitted(terms: &Terms, policy: &Arc<Policy>, hold: Option<Box<Hold>>, decision: Decision) -> Self {
+        let level = if terms.warns { policy.level(&decision) } else { None };
+        let decided = Some((Arc::clone(policy), decision));
+        Self { decided, extra: terms.responses.extra, hold, error: None, notice: None, level }
     }
 
     /// The fields to add to the response. They are written anew by each call.
@@ -141,18 +150,22 @@ impl Refusal {
 
 /// The verdict on a request that a limiter has decided on.
 pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
-    let (policy, Responses { format, spread, extra, payment_required }) = (pending.policy(), pending.responses);
-    let later = draws.later(&decision, spread);
-    let status = if payment_required && lacks_credits(policy, &decision) { 402 } else { 429 };
-    match Rejection::denied_as(status, policy, later.as_ref().unwrap_or(&decision), format, extra) {
-        Some(rejection) => Verdict::Refuse(Refusal::new(Reason::Denied(decision), rejection)),
+    match if decision.is_allowed() { None } else { denied(pending, &decision, draws) } {
+        Some(refusal) => Verdict::Refuse(refusal),
         None => {
-            let level = policy.level(&decision);
-            let decided = Some((Arc::clone(&pending.hold.policy), decision));
-            let hold = pending.hold().map(Box::new);
-            Verdict::Pass(Pass { decided, extra, hold, error: None, notice: None, level })
+            let (Hold { terms, policy, .. }, hold) = (&pending.hold, pending.hold().map(Box::new));
+            Verdict::Pass(Pass::admitted(terms, policy, hold, decision))
         }
     }
+}
+
+fn denied(pending: &Pending, decision: &Decision, draws: &Draws) -> Option<Refusal> {
+    let (policy, responses) = (pending.policy(), pending.hold.terms.responses);
+    let Responses { format, spread, extra, payment_required } = responses;
+    let later = draws.later(decision, spread);
+    let status = if payment_required && lacks_credits(policy, decision) { 402 } else { 429 };
+    let rejection = Rejection::denied_as(status, policy, later.as_ref().unwrap_or(decision), format, extra)?;
+    Some(Refusal::new(Reason::Denied(decision.clone()), rejection))
 }
 
 /// Whether a grant would admit the request. Without the store, nobody knows.

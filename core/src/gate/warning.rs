@@ -143,7 +143,7 @@ pub(super) fn warnings<'a>(
         for percent in quota.warn_at_percents().crossed(limit, before, remaining) {
             let warning = Warning {
                 at,
-                rule: &hold.rule,
+                rule: &hold.terms.rule,
                 policy: policy.name(),
                 quota: quota.name(),
                 percent,

@@ -104,7 +104,10 @@ fn dots(segment: &str) -> Option<(u8, bool)> {
 
 /// Whether a byte has no escape in the normal form, and is neither a separator nor the start of something else.
 pub(super) const fn stays(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}')
+    // No comparison is skipped, so that a loop may compare several bytes at once.
+    let is_mark = (byte == b'%') | (byte == b'\\') | (byte == b'"') | (byte == b'#') | (byte == b'?') | (byte == b'`');
+    let is_bracket = (byte == b'<') | (byte == b'>') | (byte == b'{') | (byte == b'}');
+    byte.is_ascii_graphic() & !is_mark & !is_bracket
 }
 
 /// A segment with its escapes in the normal form. A percent sign that begins no escape stays as it is.

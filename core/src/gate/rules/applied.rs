@@ -22,7 +22,7 @@ pub(in crate::gate) struct RuleTerms<'r> {
 }
 
 impl<'r> RuleTerms<'r> {
-    const fn of(rule: &'r Rule) -> Self {
+    pub(in crate::gate) const fn of(rule: &'r Rule) -> Self {
         let Rule { cost, on_failure, settle_within, .. } = *rule;
         Self { first: rule, cost, on_failure, estimates: rule.estimate.is_some(), settle_within }
     }
@@ -38,32 +38,41 @@ impl<'r> RuleTerms<'r> {
 }
 
 /// The rules that apply to one request: one, unless readings of its path have different ones.
-pub(in crate::gate) struct Applied<'r>(SmallVec<&'r Rule>);
+pub(in crate::gate) struct Applied<'r> {
+    rules: &'r [Rule],
+    /// Their places.
+    places: SmallVec<usize>,
+}
 
 impl<'r> Applied<'r> {
-    pub(super) const fn new(first: &'r Rule) -> Self {
-        Self(SmallVec::one(first))
+    pub(super) const fn new(rules: &'r [Rule], first: usize) -> Self {
+        Self { rules, places: SmallVec::one(first) }
     }
 
     /// Adds the rule of another reading, unless it applies already.
-    pub(super) fn add(&mut self, rule: &'r Rule) {
-        if !self.rules().any(|known| std::ptr::eq(known, rule)) {
-            self.0 = self.rules().chain([rule]).collect();
+    pub(super) fn add(&mut self, place: usize) {
+        if !self.places.contains(&place) {
+            self.places = self.places.iter().copied().chain([place]).collect();
         }
     }
 
     /// The rules, that of the first reading first.
     pub(in crate::gate) fn rules(&self) -> impl Iterator<Item = &'r Rule> {
-        self.0.iter().copied()
+        self.places.iter().map(|place| &self.rules[*place])
     }
 
     pub(in crate::gate) fn is_one(&self) -> bool {
-        self.0.len() == 1
+        self.places.len() == 1
+    }
+
+    /// The place of the only rule.
+    pub(in crate::gate) fn only_place(&self) -> Option<usize> {
+        if let [place] = *self.places { Some(place) } else { None }
     }
 
     /// The rule of the first reading.
     pub(in crate::gate) fn first(&self) -> &'r Rule {
-        self.0[0]
+        &self.rules[self.places[0]]
     }
 
     /// The rules that limit a tier.

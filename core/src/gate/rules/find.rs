@@ -3,7 +3,7 @@
 use super::{Applied, PREFLIGHT_FIELDS, Rule, Rules, ValidKey};
 use crate::Key;
 use crate::gate::matcher::{Hosts, PathForm};
-use crate::gate::path::readings;
+use crate::gate::path::{is_normal, readings};
 use crate::gate::request::Request;
 
 impl Rules {
@@ -16,16 +16,28 @@ impl Rules {
             first = self.first(request, rules, host, path);
             first.is_some()
         });
-        first
+        first.map(|place| &self.rules[place])
     }
 
     /// The rules of all readings of a request's path.
+    #[inline]
     pub(in crate::gate) fn applied(&self, request: &Request<'_>) -> Option<Applied<'_>> {
+        match self.matcher.only() {
+            // As usual, there is one reading, which is compared with one form of each rule, for any host.
+            Some(rules) if !self.ignores_case && is_normal(request.path()) => {
+                let path = PathForm { path: request.path(), takes_empty: true };
+                self.first(request, rules, "", path).map(|place| Applied::new(&self.rules, place))
+            }
+            _ => self.applied_to_all(request),
+        }
+    }
+
+    fn applied_to_all(&self, request: &Request<'_>) -> Option<Applied<'_>> {
         let mut applied: Option<Applied<'_>> = None;
         self.readings(request, &mut |rules, host, path| {
             match (&mut applied, self.first(request, rules, host, path)) {
-                (Some(applied), Some(rule)) => applied.add(rule),
-                (None, Some(rule)) => applied = Some(Applied::new(rule)),
+                (Some(applied), Some(place)) => applied.add(place),
+                (None, Some(place)) => applied = Some(Applied::new(&self.rules, place)),
                 (_, None) => {}
             }
             false
@@ -33,12 +45,12 @@ impl Rules {
         applied
     }
 
-    /// The first of these rules for a request whose host and path are read so.
-    fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: PathForm<'_>) -> Option<&Rule> {
+    /// The place of the first of these rules for a request whose host and path are read so.
+    fn first(&self, request: &Request<'_>, rules: &Hosts, host: &str, path: PathForm<'_>) -> Option<usize> {
         let mut first = None;
         let is_exempt = self.exempts(request);
         rules.visit(request, host, path, &mut |place| {
-            first = Some(&self.rules[place]).filter(|rule| !is_exempt || rule.pattern.has_method("OPTIONS"));
+            first = Some(place).filter(|place| !is_exempt || self.rules[*place].pattern.has_method("OPTIONS"));
             first.is_some()
         });
         first
@@ -73,15 +85,18 @@ impl Rules {
         // Most rules are for any host.
         let hosts = if self.matcher.reads_host() { request.hosts() } else { Vec::new() };
         readings(request.path(), &mut |path, escapes, has_empty| {
-            let path = fold_case.map_or_else(|| path.into(), |fold| fold(path, escapes));
-            self.matcher.of(escapes).any(|rules| {
-                let mut form = |host, takes_empty| found(rules, host, PathForm { path: &path, takes_empty });
+            let folded = fold_case.map(|fold| fold(path, escapes));
+            let path = folded.as_deref().unwrap_or(path);
+            let mut among = |rules: &Hosts| {
+                let mut form = |host, takes_empty| found(rules, host, PathForm { path, takes_empty });
                 let mut of = |host| form(host, true) || (has_empty && form(host, false));
                 match &hosts[..] {
                     [] => of(""),
                     hosts => hosts.iter().any(|host| of(host)),
                 }
-            })
+            };
+            let (first, second) = self.matcher.of(escapes);
+            among(first) || second.is_some_and(among)
         });
     }
 
@@ -93,6 +108,11 @@ impl Rules {
     /// The place of a tier.
     pub(in crate::gate) fn tier(&self, name: &str) -> Option<usize> {
         self.tiers.binary_search_by(|tier| (**tier).cmp(name)).ok()
+    }
+
+    #[inline]
+    pub(in crate::gate) const fn reads_api_keys(&self) -> bool {
+        self.api_key_header.is_some()
     }
 
     /// The key of the valid API key in a request's header field.

@@ -135,7 +135,7 @@ impl LimitFrom {
 }
 
 /// The place of a tier's policies among those of a rule or a limit.
-fn place_of(tier: Option<usize>) -> usize {
+pub(in crate::gate) fn place_of(tier: Option<usize>) -> usize {
     tier.map_or(0, |tier| tier + 1)
 }
 
@@ -188,20 +188,31 @@ impl std::fmt::Display for LimitNumber<'_> {
 }
 
 impl Rules {
+    /// Whether a request may have a policy of its own in place of this one; see [`Rules::numbered`].
+    #[inline]
+    pub(in crate::gate) fn may_change(&self, policy: &Policy) -> bool {
+        self.has_numbers() || policy.has_calendars()
+    }
+
+    #[inline]
+    fn has_numbers(&self) -> bool {
+        !self.limits_from.is_empty() || !self.overrides.is_empty()
+    }
+
     /// A policy with the calendar windows and the numbers that apply to a request. Without any, it is the same.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if what gives a number gives none that can be read.
     pub(in crate::gate) fn numbered(
         &self,
-        policy: Arc<Policy>,
+        policy: &Arc<Policy>,
         tier: Option<usize>,
         keys: &OwnKeys,
         numbers: Numbers<'_>,
         now: UnixMillis,
     ) -> Result<Arc<Policy>, Error> {
-        let policy = self.current(&policy, now);
-        if self.limits_from.is_empty() && self.overrides.is_empty() {
+        let policy = self.current(policy, now);
+        if !self.has_numbers() {
             return Ok(policy);
         }
         LimitNumber::applied(&policy, &self.numbers(&policy, tier, Some(keys), numbers)?)
@@ -242,6 +253,7 @@ impl Rules {
     }
 
     /// Checks that each number of the application is one that a limit takes.
+    #[inline]
     pub(in crate::gate) fn takes(&self, given: &[(&str, u64)]) -> Result<(), Error> {
         for (name, _) in given {
             let known = self.limits_from.iter().filter(|from| !from.is_claim).map(|from| &*from.name);

@@ -93,10 +93,13 @@ impl Limiter for Watched<'_> {
         reply
     }
 
+    #[inline]
     fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
-        let decided = self.limiter.erased_check_at_once(check)?;
-        self.hear(check.now, decided.as_ref().map(Some));
-        Some(decided)
+        let decided = self.limiter.erased_check_at_once(check);
+        if let Some(decided) = &decided {
+            self.hear(check.now, decided.as_ref().map(Some));
+        }
+        decided
     }
 }
 
