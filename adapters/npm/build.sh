@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the package into dist/ and prints the size of each entry. The TypeScript is compiled into modules/, which tests load one by one, and
+# Builds the package into dist/ and prints the size of each entry, unless nothing has changed. The TypeScript is compiled into modules/, which tests load one by one, and
 # bundled from there. With --for-tests, also builds the core's gate and limiters as WebAssembly into reference/, with which the tests
 # compare the TypeScript. conformance/setup.sh installs the tools.
 set -eu
@@ -69,6 +69,18 @@ if [ "${1-}" = --for-tests ]; then
     mv reference.new reference
 fi
 wait "$finishing"
+
+# built: prints the checksum of all that the rest is made of, and of what it made.
+built() {
+    find ./*.mjs ./*.json build.sh ts dist modules ../redis/src ../../fixtures ../../core/rules.schema.json ../../CHANGELOG.md "$built/small/toml" -type f ! -name .built |
+        LC_ALL=C sort | xargs cksum | cksum
+}
+
+# The compiler of TypeScript takes many seconds to find that nothing has changed.
+if [ "$(built 2>&1)" = "$(cat modules/.built 2>&1)" ]; then
+    rm -rf "$new" "$modules"
+    exit
+fi
 node scripts.mjs "$modules/stores/redis"
 # node_modules/.bin/tsc can be another version: the tests have several.
 node node_modules/typescript/bin/tsc --outDir "$modules" --declarationDir "$new"
@@ -80,4 +92,5 @@ if [ -e dist ]; then mv dist dist.old; fi
 mv "$new" dist
 rm -rf dist.old
 node pack.mjs
-exec node commonjs.mjs
+node commonjs.mjs
+built >modules/.built

@@ -107,6 +107,7 @@ async fn case(
         let reasons = prepared.unmet.iter().map(|unmet| format!("whichever store counts: {unmet}")).collect();
         return FixtureReport::new(prepared.case.id(), Verdict::Fail).for_reasons(reasons);
     }
+    subject.begin().await;
     match &prepared.case {
         Case::Request(fixture) => request(fixture, subject).await,
         Case::Gate(fixture) => gate::gate(limiter, declared, fixture, subject, prefix).await,

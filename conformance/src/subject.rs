@@ -17,6 +17,11 @@ pub trait Subject {
     /// Sends one request. `Err` means that there was no answer.
     fn send(&self, route: Route, body: Bytes, place: Place) -> impl Future<Output = Result<Reply, String>>;
 
+    /// Waits until a fixture may begin.
+    fn begin(&self) -> impl Future<Output = ()> {
+        async {}
+    }
+
     /// Prepares a disturbance that must have begun when the first request arrives.
     fn prepare(&self, _: Disturb) -> impl Future<Output = Result<(), String>> {
         async { Ok(()) }

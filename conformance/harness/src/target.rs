@@ -112,11 +112,6 @@ pub trait Target: Declares + Sync {
         self.facts().name
     }
 
-    /// How long the target would wait now before it can start.
-    fn pause(&self) -> Duration {
-        Duration::ZERO
-    }
-
     /// Returns the program that emulates the platform on this machine.
     ///
     /// # Errors
@@ -141,6 +136,11 @@ pub struct Running {
 
 /// The store of a running target, controlled from outside the guests.
 pub trait Store {
+    /// Waits until a fixture may begin: not if the store counts by its own clock, and one of its windows is about to end.
+    fn begin(&self) -> LocalBoxFuture<'_, ()> {
+        async {}.boxed_local()
+    }
+
     /// Prepares a disturbance that must have begun when the first request arrives. [`Store::disturb`] follows.
     ///
     /// # Errors
@@ -244,6 +244,12 @@ impl Subject for Running {
     async fn send(&self, route: Route, body: Bytes, place: Place) -> Result<Reply, String> {
         let sent = self.http.send(route, body, place).await;
         if self.down.get() { sent.or_else(|error| Ok(gone(error))) } else { sent }
+    }
+
+    async fn begin(&self) {
+        if let Some(store) = &self.store {
+            store.begin().await;
+        }
     }
 
     /// Reopens broken connections, and loads the store's scripts.

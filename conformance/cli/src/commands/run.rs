@@ -23,8 +23,12 @@ use tidegate_harness::target::{ALL, Deployment, Live, Outside, PLATFORMS, Target
 use super::compare::{is_worse, read_one};
 use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
 
+/// How many targets run at the same time by default for each processor. A target waits for much of its time: until a store has hung for a
+/// second, a process has ended or started, or a write is on its disk.
+const JOBS_PER_PROCESSOR: usize = 3;
+
 /// The most targets that run at the same time by default. One thread sends the requests of all.
-const JOBS_MAX: usize = 4;
+const JOBS_MAX: usize = 8;
 
 const MORE: &str = r#"Examples:
   tidegate run                                     run every target that this machine supports
@@ -95,7 +99,7 @@ pub(super) struct Args {
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
     #[arg(long)]
     setup: bool,
-    /// The number of targets that run at the same time. The default is one for each processor, and at most 4. With more
+    /// The number of targets that run at the same time. The default is three for each processor, and at most 8. With more
     /// than one, the latencies are those of a busy machine.
     #[arg(long, short, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -238,8 +242,8 @@ fn tally(report: &Report) -> String {
 }
 
 fn jobs(wanted: Option<NonZeroUsize>) -> usize {
-    let processors = || available_parallelism().map_or(1, NonZeroUsize::get).min(JOBS_MAX);
-    wanted.map_or_else(processors, NonZeroUsize::get)
+    let processors = || available_parallelism().map_or(1, NonZeroUsize::get);
+    wanted.map_or_else(|| (processors() * JOBS_PER_PROCESSOR).min(JOBS_MAX), NonZeroUsize::get)
 }
 
 /// Runs the targets in order, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
@@ -250,8 +254,6 @@ async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: us
     let mut reports = Vec::with_capacity(targets.len());
     let mut running = FuturesUnordered::new();
     loop {
-        // Others run while a target would wait for its emulator.
-        waiting.sort_by_key(|target| target.pause());
         let ready = async {
             match &mut setup {
                 Some(setup) => setup.ready(&waiting).await,

@@ -100,8 +100,8 @@ pub(super) const RATE_LIMIT: Cloudflare = Cloudflare {
 const LIMITS: [u64; 7] = [1, 2, 10, 60, 100, 999, 1_000];
 const PERIOD: Millis = Millis::from_secs(60);
 
-/// The emulation's windows are the wall clock's minutes. The suite takes less than this part of one.
-const WINDOW_LEFT_MIN: Duration = Duration::from_secs(25);
+/// The emulation's windows are the wall clock's minutes. A fixture takes less than this part of one.
+const WINDOW_LEFT_MIN: Duration = Duration::from_secs(10);
 
 /// The milliseconds after a write in which the adapter may not write the key again, if no other isolate writes it.
 const KV_PAUSE_MAX: i64 = 2_000;
@@ -126,17 +126,6 @@ pub(super) struct Cloudflare {
     route: &'static str,
     capabilities: Capabilities,
     counts: Counts,
-}
-
-impl Cloudflare {
-    /// Waits for the next minute of the wall clock if the current one is about to end.
-    async fn away_from_an_edge(&self) {
-        let pause = self.pause();
-        if !pause.is_zero() {
-            errln!("waiting {pause:?} for the emulation's next window");
-            tokio::time::sleep(pause).await;
-        }
-    }
 }
 
 /// The Worker that has the route.
@@ -207,16 +196,6 @@ impl Target for Cloudflare {
         }
     }
 
-    fn pause(&self) -> Duration {
-        if self.counts != Counts::ByThePlatform {
-            return Duration::ZERO;
-        }
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let left = PERIOD.get() - since_epoch.as_secs() * 1_000 % PERIOD.get();
-        let left = Duration::from_millis(left);
-        if left < WINDOW_LEFT_MIN { left } else { Duration::ZERO }
-    }
-
     fn emulator(&self) -> Result<Emulator, String> {
         Tools::find().map(|tools| Emulator { name: "workerd".into(), version: tools.workerd })
     }
@@ -229,7 +208,6 @@ impl Target for Cloudflare {
             let mut args = vec![format!("--isolates={ISOLATES}")];
             if self.counts == Counts::ByThePlatform {
                 args.extend(LIMITS.map(|limit| format!("--rate-limit={limit}/{}", PERIOD.as_secs_ceil())));
-                self.away_from_an_edge().await;
             }
             let host = match self.guest {
                 Guest::Rust => Host::start(&args).await?,
@@ -253,6 +231,14 @@ fn loses_between_writes(fixture: &Fixture) -> bool {
     losing.any(|(place, step)| fixture.steps[..place].iter().any(|one| too_soon(one, step)))
 }
 
+/// How long the current window still lasts, if it is about to end.
+fn about_to_end() -> Option<Duration> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let period = PERIOD.as_secs_ceil();
+    let left = Duration::from_secs(period - since_epoch.as_secs() % period);
+    (left < WINDOW_LEFT_MIN).then_some(left)
+}
+
 /// The running Worker with its bindings.
 struct Worker {
     host: Host,
@@ -262,6 +248,16 @@ struct Worker {
 }
 
 impl Store for Worker {
+    fn begin(&self) -> LocalBoxFuture<'_, ()> {
+        let left = if self.counts == Counts::ByThePlatform { about_to_end() } else { None };
+        async move {
+            if let Some(left) = left {
+                tokio::time::sleep(left).await;
+            }
+        }
+        .boxed_local()
+    }
+
     /// A burst writes a key of Workers KV once.
     fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {

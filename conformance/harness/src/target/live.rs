@@ -180,10 +180,6 @@ impl Target for Live {
         Facts { about: "on the platform itself", ..self.local.facts() }
     }
 
-    fn pause(&self) -> Duration {
-        self.local.pause()
-    }
-
     fn emulator(&self) -> Result<Emulator, String> {
         let version = if self.rehearsed { "dry run" } else { "live" };
         Ok(Emulator { name: self.platform.into(), version: version.into() })
