@@ -54,6 +54,7 @@ if [ -n "$ask_only" ]; then
     [ "$consent" = yes ]
     exit
 fi
+if needs_hosts; then begin_hosts; fi
 for group in $groups; do
     # shellcheck source=/dev/null
     . "conformance/setup/$group.sh"

@@ -2,7 +2,7 @@
 # The targets on Fastly: Rust for Compute apps, and the suite's host, which embeds Viceroy.
 
 if ! wasm_rust wasm32-wasip1 "the targets on Fastly"; then
-    say "without it no Compute app can be built; skipping the hosts"
+    without_hosts Compute
 else
-    build_hosts "the targets on Fastly"
+    end_hosts "the targets on Fastly"
 fi

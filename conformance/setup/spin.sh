@@ -2,9 +2,9 @@
 # The targets on Spin: Rust for Spin apps, and the suite's host if `spin` is not installed.
 
 if ! wasm_rust wasm32-wasip1 "the targets on Spin"; then
-    say "without it no Spin app can be built; skipping the hosts"
+    without_hosts Spin
 elif has spin; then
     say "spin: $(command -v spin)"
 else
-    build_hosts "the targets on Spin"
+    end_hosts "the targets on Spin"
 fi

@@ -10,8 +10,9 @@ cargo_tool() {
         return
     fi
     say "installing $1 $2, which takes a minute or two"
-    # Without optimisation and debug information, which would take minutes for a program that runs for a second.
-    install="cargo install --debug --root $tools --version $2 $1"
+    # Without optimisation and debug information, which would take minutes for a program that runs for a second, and without the crate's
+    # other programs.
+    install="cargo install --debug --bin $3 --root $tools --version $2 $1"
     log=target/tools-build/$1.log
     mkdir -p target/tools-build
     if cargo_install --locked 2>"$log"; then
@@ -51,15 +52,45 @@ npm_packages() {
     fi
 }
 
-# build_hosts WHAT: builds the suite's hosts, which run guests. They are built together, because building one alone
-# would compile the engine again with different features.
-build_hosts() {
-    build="cargo build --release --locked --workspace --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts"
+hosts="cargo build --release --locked --workspace --manifest-path conformance/hosts/Cargo.toml --target-dir target/hosts"
+building_hosts=
+hosts_built=
+
+# begin_hosts: starts to build the suite's hosts, which run guests, while the setup goes on: their largest crates keep one core busy for
+# minutes. They are built together, because building one alone would compile the engine again with different features.
+begin_hosts() {
     say "building the hosts for Spin and Compute apps, which takes minutes the first time"
     began=$(date +%s)
-    if $build --quiet; then
-        say "the hosts for Spin and Compute apps: target/hosts/release, in $(($(date +%s) - began)) s"
+    mkdir -p target
+    $hosts --quiet >target/hosts.log 2>&1 &
+    building_hosts=$!
+}
+
+# needs_hosts: whether a selected group needs the hosts, and can have what builds their guests.
+needs_hosts() {
+    if wanted fastly || { wanted spin && ! has spin; }; then
+        [ "${consent-}" = yes ] || wasm_found wasm32-wasip1 >/dev/null
     else
-        say "the hosts are missing, but $1 need them; see the error above, and retry with: $build"
+        return 1
     fi
+}
+
+# end_hosts WHAT: waits until the hosts are built. WHAT names what needs them.
+end_hosts() {
+    if [ -z "$hosts_built" ]; then
+        wait "$building_hosts" && hosts_built="target/hosts/release, $(($(date +%s) - began)) s after the setup began"
+        cat target/hosts.log >&2
+        : "${hosts_built:=missing}"
+    fi
+    if [ "$hosts_built" != missing ]; then
+        say "the hosts for Spin and Compute apps: $hosts_built"
+    else
+        say "the hosts are missing, but $1 need them; see the error above, and retry with: $hosts"
+    fi
+}
+
+# without_hosts KIND: says that no app of this kind can be built, and stops building the hosts.
+without_hosts() {
+    [ -z "$building_hosts" ] || kill "$building_hosts" 2>/dev/null
+    say "without it no $1 app can be built; skipping the hosts"
 }
