@@ -23,6 +23,12 @@ export const env = {
   TIDEGATE_TEST_MODE: values["test-mode"] ? (process.env.TIDEGATE_SUITE_KEY ?? "on") : "off",
 };
 
+/**
+ * How many connections may wait until the host accepts them. A burst opens one for each of its requests, and what a host's queue has no
+ * room for tries again a second later.
+ */
+export const backlog = 4_096;
+
 function variable(text) {
   const at = text.indexOf("=");
   return at < 0 ? [text, process.env[text] ?? ""] : [text.slice(0, at), text.slice(at + 1)];

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { env, guest } from "./arguments.mjs";
+import { backlog, env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
 
 const code = await bundle(guest, { format: "esm", conditions: ["deno", "worker"], platform: "browser", external: ["node:*"], alias: { process: "node:process" } });
@@ -14,7 +14,7 @@ writeFileSync(path.join(folder, "guest.mjs"), code);
 writeFileSync(
   path.join(folder, "main.mjs"),
   `import app from "./guest.mjs";
-   Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: ({ port }) => console.log("http://127.0.0.1:" + port) }, app);
+   Deno.serve({ hostname: "127.0.0.1", port: 0, tcpBacklog: ${backlog}, onListen: ({ port }) => console.log("http://127.0.0.1:" + port) }, app);
    for await (const _ of Deno.stdin.readable);
    Deno.exit(0);`,
 );

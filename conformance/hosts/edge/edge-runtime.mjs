@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
 import { EdgeRuntime } from "edge-runtime";
-import { env, guest } from "./arguments.mjs";
+import { backlog, env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
 
 const code = await bundle(guest, { format: "iife", globalName: "guest", conditions: ["edge-light"] });
@@ -23,6 +23,6 @@ const server = createServer(async (message, answer) => {
   answer.writeHead(response.status, Object.fromEntries(response.headers));
   answer.end(await response.text());
 });
-server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
+server.listen({ host: "127.0.0.1", port: 0, backlog }, () => console.log(`http://127.0.0.1:${server.address().port}`));
 process.stdin.resume();
 process.stdin.on("end", () => process.exit(0));

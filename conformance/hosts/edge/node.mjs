@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
-import { env, guest } from "./arguments.mjs";
+import { backlog, env, guest } from "./arguments.mjs";
 import { bundle } from "./bundle.mjs";
 
 // Packages in the older format load Node.js's own modules by `require`.
@@ -36,6 +36,6 @@ const server = createServer(async (message, answer) => {
   answer.writeHead(response.status, Object.fromEntries(response.headers));
   answer.end(await response.text());
 });
-server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
+server.listen({ host: "127.0.0.1", port: 0, backlog }, () => console.log(`http://127.0.0.1:${server.address().port}`));
 process.stdin.resume();
 process.stdin.on("end", () => process.exit(0));

@@ -28,10 +28,15 @@ use std::{env, fs, io, thread};
 
 use hyper::server::conn::AddrStream;
 use hyper::service::{Service as _, make_service_fn, service_fn};
+use tokio::net::TcpSocket;
 use viceroy_lib::config::{FastlyConfig, UnknownImportBehavior};
 use viceroy_lib::{ExecuteCtx, ProfilingConfig, ViceroyService, WasmFeatures};
 
 use crate::lost::Answers;
+
+/// How many connections may wait until they are accepted. The suite opens one for each request of a burst, and one that finds no room tries
+/// again a second later.
+const CONNECTIONS_WAITING_MAX: u32 = 4_096;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -90,7 +95,10 @@ fn load(guest: &Path, manifest: &str) -> Result<Arc<ExecuteCtx>> {
 fn serve(app: Arc<ExecuteCtx>, answers: Arc<Answers>, started: &Sender<Result<SocketAddr>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let server = hyper::Server::try_bind(&(Ipv4Addr::LOCALHOST, 0).into())?.tcp_nodelay(true);
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let listener = socket.listen(CONNECTIONS_WAITING_MAX)?.into_std()?;
+        let server = hyper::Server::from_tcp(listener)?.tcp_nodelay(true);
         let mut app = ViceroyService::new(app);
         let server = server.serve(make_service_fn(move |connection: &AddrStream| {
             let (app, answers) = (app.call(connection), Arc::clone(&answers));

@@ -10,7 +10,11 @@ use std::time::Duration;
 use clap::Parser;
 use tidegate_host_upstash_rest::Front;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
+
+/// How many connections may wait until they are accepted. Clients open one for each request of a burst, and one that finds no room tries
+/// again a second later.
+const CONNECTIONS_WAITING_MAX: u32 = 4_096;
 
 /// How long answers are lost on request: long enough for requests that are in flight.
 const LOSES_FOR: Duration = Duration::from_millis(200);
@@ -47,7 +51,9 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let front = Front::new(&args.redis, args.token)?;
-    let listener = TcpListener::bind(args.listen).await?;
+    let socket = if args.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(args.listen)?;
+    let listener = socket.listen(CONNECTIONS_WAITING_MAX)?;
     println!("http://{}", listener.local_addr()?);
     if args.test_mode {
         tokio::select! {

@@ -235,6 +235,8 @@ impl Node {
         let mut args = vec!["--port", &port_text, "--bind", "127.0.0.1", "--protected-mode", "yes"];
         // The server syncs each write to disk before it answers, so a restart loses nothing that was acknowledged.
         args.extend(["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+        // A burst may open a connection for each of its requests.
+        args.extend(["--tcp-backlog", "4096"]);
         if clustered {
             args.extend(["--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-node-timeout", "5000"]);
         }
