@@ -52,7 +52,7 @@ use tidegate_guest_protocol::{Able, Answer, Failure, Reply, Route};
 
 use crate::http::Http;
 
-/// All targets, in the order in which they run.
+/// All targets, in the order of the report.
 pub const ALL: &[&dyn Target] = &[
     &memory::Memory,
     &redis::SINGLE,

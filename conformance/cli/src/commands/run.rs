@@ -246,11 +246,15 @@ fn jobs(wanted: Option<NonZeroUsize>) -> usize {
     wanted.map_or_else(|| (processors() * JOBS_PER_PROCESSOR).min(JOBS_MAX), NonZeroUsize::get)
 }
 
-/// Runs the targets in order, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
+/// Runs the targets, up to `jobs` at the same time. With `setup`, targets whose setup is done run first. The report has their usual order.
 async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
     let mut setup = if setup { Some(Setup::start(targets, tell).await.map_err(Failure::Usage)?) } else { None };
     let prepared = prepare_all(cases).await;
     let mut waiting = targets.to_vec();
+    // The first one is the quickest. The others end with the quick ones, so that no long one runs alone at the end.
+    if let [_, others @ ..] = &mut waiting[..] {
+        others.reverse();
+    }
     let mut reports = Vec::with_capacity(targets.len());
     let mut running = FuturesUnordered::new();
     loop {
