@@ -25,7 +25,7 @@ use crate::program::{Failure, Progress, Selection, block_on, default_out, tell};
 
 /// How many targets run at the same time by default for each processor. A target waits for much of its time: until a store has hung for a
 /// second, a process has ended or started, or a write is on its disk.
-const JOBS_PER_PROCESSOR: usize = 3;
+const JOBS_PER_PROCESSOR: usize = 2;
 
 /// The most targets that run at the same time by default. One thread sends the requests of all.
 const JOBS_MAX: usize = 8;
@@ -99,7 +99,7 @@ pub(super) struct Args {
     /// TIDEGATE_SETUP=yes or TIDEGATE_SETUP=no answers beforehand.
     #[arg(long)]
     setup: bool,
-    /// The number of targets that run at the same time. The default is three for each processor, and at most 8. With more
+    /// The number of targets that run at the same time. The default is two for each processor, and at most 8. With more
     /// than one, the latencies are those of a busy machine.
     #[arg(long, short, value_name = "N")]
     jobs: Option<NonZeroUsize>,
