@@ -485,7 +485,6 @@ impl<'s> Gate<'s> {
 
     /// What is pending if several rules apply. `None` if none limits the sender.
     #[cold]
-    #[expect(clippy::type_complexity, reason = "an error is told with the rule and what it does then")]
     fn pending_by_all<'r>(
         &self,
         state: &State<'s>,
