@@ -289,10 +289,11 @@ async fn a_gate_that_is_not_configured_lets_nobody_pass() -> Result<()> {
         [[rules]]
         limits = ["api"]
         on_failure = "open""#;
-    let cases: [Wrong<'_>; 9] = [
+    let cases: [Wrong<'_>; 10] = [
         (None, &[], r#"files = ["tidegate.toml"]"#),
         (Some(RULES), &[("tidegate_rules", "other.toml")], r#"files = ["other.toml"]"#),
         (Some(""), &[], "tidegate.toml"),
+        (Some("rules = []"), &[], "no rule; write at least one table [[rules]]"),
         (Some("[limits"), &[], "tidegate.toml"),
         (Some(limit), &[], "nobody"),
         (Some(RULES), &[("tidegate_store", "secret-word")], "tidegate_store"),
