@@ -371,7 +371,8 @@ impl<'s> Gate<'s> {
     /// Decides on a request.
     pub async fn check(&self, request: &Request<'_>) -> Verdict {
         let state = self.state();
-        let now = || request.clock.map_or(request.now(), |clock| clock());
+        let (at, clock) = (request.now(), request.clock);
+        let now = || clock.map_or(at, |clock| clock());
         match self.prepare_by(&state, request, |sender, terms| self.decide_plain(&state, request, sender, terms, now)) {
             Prepared::Decided(verdict) => verdict,
             Prepared::Pending(ref pending) => {
