@@ -247,7 +247,7 @@ fn check_finds_a_misspelt_name_of_a_store() -> Result<()> {
         ("stores.other.deny_cache = true", &*both, &[]),
         (fallback, main, &[]),
         ("stores.main.fallback = \"memory\"\nstores.memory.deny_cache = true", main, &[]),
-        (misspelt, "", &[]),
+        (&format!("rules = []\n{misspelt}"), "", &[]),
         (misspelt, &*both, &["--store", "mian", "--store", "main"]),
         ("stores.main.fallback = \"memory\"", &*both, &known),
     ] {
@@ -471,8 +471,12 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
         json!({ "api_keys": { "tiers": { "2bb80d537b1da3e38bd30361aa855686": "pro" } } }),
         json!({ "api_keys": { "header": "x-api-key", "tiers": { "secret": "pro" } } }),
     ] {
-        let read = Rules::parse("rules.json", &document.to_string());
-        assert_eq!(read.is_ok(), validator.is_valid(&document), "{document}: {:?}", read.err());
+        let mut with_rules = document.clone();
+        with_rules.as_object_mut().ok_or("no table")?.entry("rules").or_insert_with(|| json!([]));
+        for document in [document, with_rules] {
+            let read = Rules::parse("rules.json", &document.to_string());
+            assert_eq!(read.is_ok(), validator.is_valid(&document), "{document}: {:?}", read.err());
+        }
     }
     Ok(())
 }
