@@ -73,7 +73,10 @@ impl Rules {
     /// ```
     /// use tidegate_core::gate::Rules;
     /// # fn main() -> Result<(), tidegate_core::Error> {
-    /// let rules = Rules::parse("rules.json", r#"{ "prices": { "gpt-large": { "input": 3, "output": 15, "cached": 1 } } }"#)?;
+    /// let rules = Rules::parse(
+    ///     "rules.json",
+    ///     r#"{ "prices": { "gpt-large": { "input": 3, "output": 15, "cached": 1 } }, "rules": [] }"#,
+    /// )?;
     /// assert_eq!(rules.price("gpt-large", &[("input", 120), ("output", 40)])?, 960);
     /// let error = rules.price("gpt-large", &[("ouput", 40)]).unwrap_err();
     /// assert_eq!(
