@@ -45,6 +45,9 @@ pub const PLATFORMS: [Platform; 5] = [
 /// How long a deployment, or its removal, may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long the last lines of a script that has failed are waited for.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
 const ONE_LOCATION: &str = "one client reaches one location of the platform";
 
 const UNKNOWN_ISOLATES: &str = "the platform does not say how many isolates answered, and each counts on its own";
@@ -100,9 +103,13 @@ impl Deployment {
         else {
             return Err("node: no pipes".into());
         };
-        tokio::spawn(told(stderr, tell));
+        let telling = tokio::spawn(told(stderr, tell));
         let line = timeout(PATIENCE, BufReader::new(stdout).lines().next_line()).await;
-        let Ok(Ok(Some(line))) = line else { return Err(format!("{platform}: not deployed; see the lines above")) };
+        let Ok(Ok(Some(line))) = line else {
+            // A script that has ended may have written lines that are not read yet.
+            let _ = timeout(LAST_LINES, telling).await;
+            return Err(format!("{platform}: not deployed; see the lines above"));
+        };
         let deployed = serde_json::from_str(&line).map_err(|error| format!("deploy.mjs: {error}: {line}"))?;
         Ok(Self { platform, rehearsed: dry_run, script, stdin, deployed })
     }
