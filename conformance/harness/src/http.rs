@@ -15,8 +15,8 @@ use tidegate_guest_protocol::{Mode, Reply, Route};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// The timeout of a request. A thousand that write one key at once take seconds, and many times as long on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The timeout of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A burst is spread over at least this many connections.
 const CONNECTIONS_MIN: usize = 8;
