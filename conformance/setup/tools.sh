@@ -64,6 +64,8 @@ begin_hosts() {
     mkdir -p target
     $hosts --quiet >target/hosts.log 2>&1 &
     building_hosts=$!
+    # An interrupt does not reach a shell's background processes.
+    trap 'kill "$building_hosts" 2>/dev/null; exit 130' INT TERM
 }
 
 # needs_hosts: whether a selected group needs the hosts, and can have what builds their guests.

@@ -414,9 +414,7 @@ impl<'s> Gate<'s> {
     ) -> Prepared {
         let rules = &*state.rules;
         let Some(applied) = rules.applied(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
-        let mut sender = Sender::without_token(request, rules, &self.client_ip);
-        sender.identify(request);
-        let sender = sender;
+        let sender = Sender::of(request, rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
             return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
         }

@@ -143,10 +143,9 @@ impl Policy {
         for quota in quotas {
             place(&mut in_order, quota);
         }
-        let quotas = in_order;
         let (mut dimensions, mut id) = (Vec::new(), String::new());
         let mut first = 0;
-        for quotas in quotas.chunk_by(|a, b| a.dimension() == b.dimension()) {
+        for quotas in in_order.chunk_by(|a, b| a.dimension() == b.dimension()) {
             let dimension = Dimension::new(name, first, quotas);
             if first > 0 {
                 id.push('+');
@@ -155,22 +154,33 @@ impl Policy {
             first += quotas.len();
             dimensions.push(dimension);
         }
-        Ok(Self {
-            name: policy_name,
+        Ok(Self::derived(policy_name, id.into(), dimensions.into(), in_order.into()))
+    }
+
+    /// A policy with what follows from its quotas.
+    fn derived(name: Box<str>, id: Box<str>, dimensions: Box<[Dimension]>, quotas: Box<[Quota]>) -> Self {
+        Self {
             #[cfg(feature = "std")]
             retention: quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default(),
             rows: rows(&dimensions, &quotas),
-            dimensions: dimensions.into(),
-            group: None,
-            place_by_key: false,
-            charge_denied: false,
             has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
             known_until: known_until(&quotas),
             balance: quotas.iter().position(is_balance),
             field: policy_field(&quotas),
-            quotas: quotas.into(),
-            id: id.into(),
-        })
+            group: None,
+            place_by_key: false,
+            charge_denied: false,
+            name,
+            id,
+            dimensions,
+            quotas,
+        }
+    }
+
+    /// This policy with another id, and with other dimensions and quotas.
+    fn with(&self, id: Box<str>, dimensions: Box<[Dimension]>, quotas: Box<[Quota]>) -> Self {
+        let Self { group, place_by_key, charge_denied, .. } = *self;
+        Self { group, place_by_key, charge_denied, ..Self::derived(self.name.clone(), id, dimensions, quotas) }
     }
 
     /// Joins policies into one that decides all their quotas in one step, all or nothing. Each keeps its own counts: a request
@@ -246,21 +256,12 @@ impl Policy {
         }
         let mut dimensions = self.dimensions.into_vec();
         dimensions.extend(other.dimensions.iter().map(|dimension| dimension.moved_by(first)));
+        let name = [&self.name, "+", &other.name].concat();
+        let id = [&self.id, "+", &other.id].concat();
         Ok(Self {
-            name: [&self.name, "+", &other.name].concat().into(),
-            id: [&self.id, "+", &other.id].concat().into(),
-            known_until: self.known_until.min(other.known_until),
-            balance: quotas.iter().position(is_balance),
-            rows: rows(&dimensions, &quotas),
-            field: policy_field(&quotas),
-            quotas: quotas.into(),
-            dimensions: dimensions.into(),
-            group: None,
             place_by_key: self.place_by_key && other.place_by_key,
             charge_denied: self.charge_denied,
-            has_slots: self.has_slots || other.has_slots,
-            #[cfg(feature = "std")]
-            retention: self.retention.max(other.retention),
+            ..Self::derived(name.into(), id.into(), dimensions.into(), quotas.into())
         })
     }
 
@@ -290,13 +291,8 @@ impl Policy {
     #[cfg(feature = "std")]
     pub(crate) fn with_own_counts(&self, suffix: &str) -> Self {
         let of = |dimension: &Dimension| dimension.with(suffix, &self.quotas[dimension.quotas()]);
-        let dimensions: Box<[Dimension]> = self.dimensions.iter().map(of).collect();
-        Self {
-            rows: rows(&dimensions, &self.quotas),
-            dimensions,
-            id: [&self.id, suffix].concat().into(),
-            ..self.clone()
-        }
+        let id = [&self.id, suffix].concat();
+        self.with(id.into(), self.dimensions.iter().map(of).collect(), self.quotas.clone())
     }
 
     /// The same policy with `part / of` of each limit and rate, rounded down, but limits of at least `least`. `None` if a limit
@@ -308,10 +304,8 @@ impl Policy {
             quotas.push(quota.share(part, of, least)?);
         }
         let of = |dimension: &Dimension| dimension.with("", &quotas[dimension.quotas()]);
-        let dimensions: Box<[Dimension]> = self.dimensions.iter().map(of).collect();
-        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        let (rows, field) = (rows(&dimensions, &quotas), policy_field(&quotas));
-        Some(Self { rows, field, dimensions, retention, quotas: quotas.into(), ..self.clone() })
+        let dimensions = self.dimensions.iter().map(of).collect();
+        Some(self.with(self.id.clone(), dimensions, quotas.into()))
     }
 
     /// The same policy with other limits of some quotas, by their places, and the same stored state.
@@ -321,8 +315,7 @@ impl Policy {
         for (place, limit) in limits {
             quotas[*place] = quotas[*place].numbered(*limit)?;
         }
-        let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-        Ok(Self { field: policy_field(&quotas), quotas, retention, ..self.clone() })
+        Ok(self.with(self.id.clone(), self.dimensions.clone(), quotas))
     }
 
     /// The same policy with the calendar windows of an instant. While the windows last that it has, it is returned as it is, which takes no
@@ -349,9 +342,7 @@ impl Policy {
                 }
             }
             if let Some(quotas) = changed {
-                let retention = quotas.iter().map(|quota| quota.rule().retention()).max().unwrap_or_default();
-                let (known_until, field) = (known_until(&quotas), policy_field(&quotas));
-                return Cow::Owned(Self { known_until, field, quotas, retention, ..self.clone() });
+                return Cow::Owned(self.with(self.id.clone(), self.dimensions.clone(), quotas));
             }
         }
         let _ = now;
@@ -575,19 +566,8 @@ impl Policy {
 
     /// The policy of some of the quotas.
     fn part(&self, part: &Dimension) -> Self {
-        let quotas = &self.quotas[part.quotas()];
-        let dimensions = Box::new([part.first()]);
-        Self {
-            balance: quotas.iter().position(is_balance),
-            has_slots: quotas.iter().any(|quota| matches!(quota.rule(), Rule::Concurrency(_))),
-            id: part.id().into(),
-            field: policy_field(quotas),
-            rows: rows(&dimensions[..], quotas),
-            quotas: quotas.into(),
-            dimensions,
-            group: None,
-            ..self.clone()
-        }
+        let quotas = self.quotas[part.quotas()].into();
+        Self { group: None, ..self.with(part.id().into(), Box::new([part.first()]), quotas) }
     }
 
     /// The error of a grant by a policy without a balance.

@@ -139,11 +139,14 @@ test("middlewares take it, and say that it gives nothing back", async () => {
   const statuses = [];
   for (let nth = 0; nth < 2; nth++) statuses.push((await app.request("/", { headers: { "x-vercel-forwarded-for": "192.0.2.1" } })).status);
   assert.deepEqual(statuses, [200, 429]);
+  const says = /a RateLimiter gives nothing back; write Tidegate/;
+  assert.throws(() => limit(limiter, { refund: () => 1 }), says);
+  // One that is chosen for each request is known then only.
   let thrown;
   const refunding = new Hono().onError((error, context) => ((thrown = error), context.text("", 500)));
-  refunding.get("/", limit(limiter, { refund: () => 1 }), (context) => context.text("hello"));
+  refunding.get("/", limit(() => limiter, { refund: () => 1 }), (context) => context.text("hello"));
   assert.equal((await refunding.request("/")).status, 500);
-  assert.match(thrown.message, /a RateLimiter gives nothing back; write Tidegate/);
+  assert.match(thrown.message, says);
 });
 
 test("an evicted key makes room, and the application is told once", () => {

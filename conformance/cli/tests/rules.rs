@@ -478,5 +478,12 @@ fn the_schema_accepts_what_is_read() -> Result<()> {
             assert_eq!(read.is_ok(), validator.is_valid(&document), "{document}: {:?}", read.err());
         }
     }
+    // A file of overrides alone, which the same schema describes.
+    let overrides =
+        json!({ "$schema": "./rules.schema.json", "overrides": { "ip:192.0.2.1": { "a": { "limit": 2 } } } });
+    let rules =
+        Rules::parse("rules.json", &json!({ "limits": { "a": { "quotas": [quota] } }, "rules": [] }).to_string())?;
+    assert!(validator.is_valid(&overrides) && rules.with_overrides("overrides.json", &overrides.to_string()).is_ok());
+    assert!(!validator.is_valid(&json!({})));
     Ok(())
 }

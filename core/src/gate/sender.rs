@@ -42,19 +42,13 @@ impl<'r> Sender<'r> {
     #[inline]
     pub(super) fn of(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
         let mut sender = Self::without_token(request, rules, source);
-        sender.identify(request);
+        if let Some(tokens) = rules.tokens() {
+            sender.verify(request, tokens);
+        }
+        if rules.has_tiers() {
+            sender.tier = sender.find_tier(request);
+        }
         sender
-    }
-
-    /// Adds what a sender [without a token](Self::without_token) lacks: the token and the tier.
-    #[inline]
-    pub(super) fn identify(&mut self, request: &Request<'r>) {
-        if let Some(tokens) = self.rules.tokens() {
-            self.verify(request, tokens);
-        }
-        if self.rules.has_tiers() {
-            self.tier = self.find_tier(request);
-        }
     }
 
     fn verify(&mut self, request: &Request<'r>, tokens: &Tokens) {

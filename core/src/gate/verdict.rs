@@ -150,7 +150,8 @@ impl Refusal {
 
 /// The verdict on a request that a limiter has decided on.
 pub(super) fn decided(pending: &Pending, decision: Decision, draws: &Draws) -> Verdict {
-    match if decision.is_allowed() { None } else { denied(pending, &decision, draws) } {
+    let refusal = if decision.is_allowed() { None } else { denied(pending, &decision, draws) };
+    match refusal {
         Some(refusal) => Verdict::Refuse(refusal),
         None => {
             let (Hold { terms, policy, .. }, hold) = (&pending.hold, pending.hold().map(Box::new));

@@ -12,8 +12,10 @@ import type { Policy, Quota } from "./policy.js";
 /** The version of stored states, in the high digit of their headers. */
 const VERSION = 16;
 
-/** The most entries of a log, and the most slots. And the most lots of a balance. */
+/** The most entries of a log, and the most slots. */
 const ENTRIES_MAX = 1_000;
+
+/** The most lots of a balance. */
 const LOTS_MAX = 64;
 
 /** The bits of a decision's first byte. */

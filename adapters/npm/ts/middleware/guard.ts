@@ -1,6 +1,6 @@
 import type { BaseCheckOptions, BaseLimiter } from "../base_limiter.js";
 import { invalid } from "../error.js";
-import { namesOf } from "../fields.js";
+import { namesOf, only } from "../fields.js";
 import type { BaseGate, GateCheckOptions } from "../gate/gate.js";
 import type { CheckOptions, Limiter } from "../limiter.js";
 import { TELL } from "../log.js";
@@ -34,13 +34,27 @@ export interface GuardOptions<Context = unknown, Received extends Request = Requ
   refund?: ((response: Response) => number) | undefined;
 }
 
-/** The names of the options of every guard. */
-export const GUARD = namesOf<GuardOptions>({ check: true, denied: true, ignoreCase: true, refund: true });
+const GUARD = namesOf<GuardOptions>({ check: true, denied: true, ignoreCase: true, refund: true });
 
 /** The limiter or the gate of all requests, or a function that chooses it for each, for example by the client's plan. */
 export type Limiting<Context, Received extends Request = Request, By extends Decider = Limiter> =
   | By
   | ((request: Received, context: Context) => By | Promise<By>);
+
+/** Throws what is wrong with the options of a guard. `more` has the names of those that a host adds. */
+export function checkGuard<Context, Received extends Request, By extends Decider>(
+  limiting: Limiting<Context, Received, By>,
+  options: GuardOptions<Context, Received, By>,
+  more: readonly string[] = [],
+): void {
+  only(options as unknown, "", [...GUARD, ...more]);
+  // One that is chosen for each request is not known yet.
+  if (typeof limiting !== "function") canRefund(limiting, options);
+}
+
+function canRefund(tidegate: Decider, { refund }: { refund?: unknown }): void {
+  if (refund && !givesBack(tidegate)) throw invalid("refund", "a RateLimiter gives nothing back; write Tidegate in place of it, or leave this out");
+}
 
 /** The limiter of a request. */
 export async function limiterOf<Context, Received extends Request, By extends Decider>(
@@ -64,7 +78,7 @@ export async function judge<Context, Received extends Request, By extends Decide
   options: Pick<GuardOptions<Context, Received, By>, "check" | "refund" | "ignoreCase">,
   { context, routing, peer }: { context: Context; routing?: Routing | undefined; peer?: string | null | undefined },
 ): Promise<Verdict | undefined> {
-  if (options.refund && !givesBack(tidegate)) throw invalid("refund", "a RateLimiter gives nothing back; write Tidegate in place of it, or leave this out");
+  canRefund(tidegate, options);
   let chosen: object | (() => never);
   try {
     const said = await options.check?.(request, context);

@@ -1,8 +1,7 @@
 import type { Context, Env, MiddlewareHandler } from "hono";
 import type { Limiter } from "../limiter.js";
-import { only } from "../fields.js";
 import type { Verdict } from "../verdict.js";
-import { type Decider, GUARD, guard, type GuardOptions, isException, type Limiting, type Routing, type WaitUntil } from "./guard.js";
+import { checkGuard, type Decider, guard, type GuardOptions, isException, type Limiting, type Routing, type WaitUntil } from "./guard.js";
 
 export type { GuardOptions };
 
@@ -22,7 +21,7 @@ export function limit<E extends Env = any, By extends Decider = Limiter>(
   tidegate: Limiting<Context<E>, Request, By>,
   options: GuardOptions<Context<E>, Request, By> & { peer?: ((context: Context<E>) => string | undefined) | undefined } = {},
 ): MiddlewareHandler<E> {
-  only(options as unknown, "", [...GUARD, "peer"]);
+  checkGuard(tidegate, options, ["peer"]);
   return async (context, next) => {
     let passed = false;
     const app = async () => {

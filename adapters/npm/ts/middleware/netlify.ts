@@ -1,6 +1,5 @@
-import { only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type Decider, GUARD, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import { checkGuard, type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 /** The part of a Netlify edge function's context that is used. */
 export interface NetlifyContext {
@@ -18,7 +17,7 @@ export function limit<Context extends NetlifyContext, By extends Decider = Limit
   tidegate: Limiting<Context, Request, By>,
   options: GuardOptions<Context, Request, By> = {},
 ) {
-  only(options as unknown, "", GUARD);
+  checkGuard(tidegate, options);
   return (request: Request, context: Context): Promise<Response> =>
     guard(tidegate, request, () => context.next(), options, { context, waitUntil: context.waitUntil?.bind(context) });
 }

@@ -1,6 +1,5 @@
-import { only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type Decider, GUARD, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
+import { checkGuard, type Decider, guard, type GuardOptions, type Limiting, type WaitUntil } from "./guard.js";
 
 const ROUTING = { framework: "react-router" } as const;
 
@@ -16,7 +15,7 @@ export function limit<Rest extends unknown[], By extends Decider = Limiter>(
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options: GuardOptions<Rest, Request, By> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
-  only(options as unknown, "", [...GUARD, "waitUntil"]);
+  checkGuard(tidegate, options, ["waitUntil"]);
   const limited = (request: Request, ...rest: Rest): Promise<Response> =>
     guard(tidegate, request, () => handler(request, ...rest), options, { context: rest, routing: ROUTING, waitUntil: options.waitUntil });
   // Some servers pass the client's address only to a handler that has a parameter for it.
@@ -37,7 +36,7 @@ export function limitRoute<Args extends MiddlewareArguments, By extends Decider 
   tidegate: Limiting<Args, Request, By>,
   options: GuardOptions<Args, Request, By> & { waitUntil?: WaitUntil | undefined } = {},
 ) {
-  only(options as unknown, "", [...GUARD, "waitUntil"]);
+  checkGuard(tidegate, options, ["waitUntil"]);
   return (args: Args, next: () => Promise<Response>): Promise<Response> =>
     guard(tidegate, args.request, next, options, { context: args, routing: ROUTING, waitUntil: options.waitUntil });
 }

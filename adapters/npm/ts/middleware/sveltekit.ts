@@ -1,6 +1,5 @@
-import { only } from "../fields.js";
 import type { Limiter } from "../limiter.js";
-import { type Decider, GUARD, guard, type GuardOptions, type Limiting, type Routing, type WaitUntil } from "./guard.js";
+import { checkGuard, type Decider, guard, type GuardOptions, type Limiting, type Routing, type WaitUntil } from "./guard.js";
 
 /** The part of SvelteKit's event that is used. */
 export interface SvelteKitEvent {
@@ -24,7 +23,7 @@ export function limit<Event extends SvelteKitEvent, By extends Decider = Limiter
   tidegate: Limiting<Event, Request, By>,
   options: GuardOptions<Event, Request, By> = {},
 ) {
-  only(options as unknown, "", GUARD);
+  checkGuard(tidegate, options);
   return ({ event, resolve }: { event: Event; resolve(event: Event): Response | Promise<Response> }): Promise<Response> =>
     guard(tidegate, event.request, () => resolve(event), options, {
       context: event,

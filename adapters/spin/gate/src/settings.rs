@@ -41,6 +41,7 @@ impl Settings {
         Ok(Self {
             rules: match variable("tidegate_jwks")? {
                 Some(keys) => with_keys(rules, &keys)?,
+                None if rules.expected_tokens().is_some() => return Err(no_keys()),
                 None => rules,
             },
             store: Store::of(&variable("tidegate_store")?.unwrap_or_else(|| STORE.into()))?,
@@ -55,20 +56,18 @@ impl Settings {
     /// # Errors
     /// As [`Store::limiter`] and [`Gate::new`].
     pub(crate) fn gate(self) -> Result<Gate<'static>, Error> {
-        let gate = Gate::with_stores(self.rules, [("default", self.store.limiter()?)], self.client_ip);
-        let gate = gate.map_err(|error| match error.to_string().contains("Rules::verify_tokens") {
-            true => invalid(
-                "the rules have a table [tokens], and the variable tidegate_jwks is missing; write there the JWK set that \
-                 verifies them, or the name of a file with it, and build the gate with `--features tokens`"
-                    .into(),
-            ),
-            false => error,
-        })?;
+        let gate = Gate::with_stores(self.rules, [("default", self.store.limiter()?)], self.client_ip)?;
         Ok(match self.events {
             Some(events) => gate.events(events),
             None => gate,
         })
     }
+}
+
+fn no_keys() -> Error {
+    let why = "the rules have a table [tokens], and the variable tidegate_jwks is missing; write there the JWK set that verifies them, or the \
+               name of a file with it, and build the gate with `--features tokens`";
+    invalid(why.into())
 }
 
 /// Rules that verify tokens by a JWK set, or by a file with one. It may have secrets, so no error repeats it.

@@ -70,7 +70,9 @@ impl<'s> Node<'s> {
         let is_one = forms.iter().filter(|form| form.meant["properties"].is_object()).count() == 1;
         let mut found: Vec<Key<'s>> = Vec::new();
         for form in forms {
-            let required: Vec<_> = form.meant["required"].as_array().into_iter().flatten().collect();
+            // A file of rules must have more than one of overrides alone.
+            let required = [&form.meant["required"], &form.meant["else"]["required"]];
+            let required: Vec<_> = required.into_iter().filter_map(Value::as_array).flatten().collect();
             let place = |name: &str| required.iter().position(|one| *one == name).unwrap_or(usize::MAX);
             let mut all: Vec<_> = fields(&form.meant["properties"]).collect();
             // A map has no order of its own.
