@@ -15,6 +15,7 @@ mod erased;
 mod fallback;
 mod figures;
 mod gate;
+mod gate_at_once;
 mod gate_bytes;
 mod gate_events;
 mod gate_files;
