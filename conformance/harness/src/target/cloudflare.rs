@@ -2,7 +2,6 @@
 
 mod host;
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,10 +19,11 @@ pub use self::host::Host;
 use super::build::alone;
 use super::checkout::workspace;
 use super::redis::{GRACE, LEASE};
-use super::{Facts, Running, Store, Target, javascript, losing, wasm};
+use super::{Facts, Running, Store, Target, javascript, wasm};
 use crate::http::{Http, Version};
 use crate::output::errln;
 use crate::target::Group;
+use crate::target::losing::Losing;
 
 /// The most locations of any fixture. With several, a limiter that is exact in only one isolate fails.
 const ISOLATES: usize = 3;
@@ -216,7 +216,7 @@ impl Target for Cloudflare {
             let addresses: Vec<_> = host.addresses().map(|address| format!("{address}/{}", self.route)).collect();
             let http = Http::new(&addresses, Version::Http1);
             let http = if self.counts == Counts::Together { http } else { http.apart() };
-            let store = Worker { host, counts: self.counts, lost: RefCell::default() };
+            let store = Worker { host, counts: self.counts, losing: Losing::default() };
             Ok(Running::new(http, Vec::new(), Some(Box::new(store))))
         }
         .boxed_local()
@@ -243,8 +243,7 @@ fn about_to_end() -> Option<Duration> {
 struct Worker {
     host: Host,
     counts: Counts,
-    /// How many answers were lost when it began to lose more.
-    lost: RefCell<String>,
+    losing: Losing,
 }
 
 impl Store for Worker {
@@ -258,21 +257,14 @@ impl Store for Worker {
         .boxed_local()
     }
 
-    /// A burst writes a key of Workers KV once.
     fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        async move {
-            if disturb == Disturb::LoseAnswers {
-                self.lost.replace(losing::begin(self.host.process()).await?);
-            }
-            Ok(())
-        }
-        .boxed_local()
+        self.losing.prepare(self.host.process(), disturb)
     }
 
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
         async move {
             let word = match (disturb, self.counts) {
-                (Disturb::LoseAnswers, _) => return losing::end(self.host.process(), &self.lost.take()).await,
+                (Disturb::LoseAnswers, _) => return self.losing.disturb(self.host.process(), disturb).await,
                 (Disturb::Restart, _) => "restart",
                 (Disturb::Evict, Counts::Together) => "evict",
                 (Disturb::Evict, _) => "replace",

@@ -14,7 +14,7 @@ use tidegate_core::{Capabilities, Millis, Policy, Rule};
 
 use super::build;
 use super::checkout::workspace;
-use super::{Facts, Running, Store, Target, losing, wasm};
+use super::{Facts, Running, Store, Target, wasm};
 use crate::http::{Http, Version};
 use crate::target::Group;
 
@@ -118,8 +118,12 @@ fn is_an_average(rule: &Rule) -> bool {
 }
 
 impl Store for Host {
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        self.losing.prepare(&self.process, disturb)
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        losing::disturb(self.process(), disturb)
+        self.losing.disturb(&self.process, disturb)
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {

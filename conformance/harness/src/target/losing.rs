@@ -1,5 +1,6 @@
 //! Answers that are lost after a store has done what was asked.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -15,34 +16,45 @@ const COUNT: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOSS: Duration = Duration::from_millis(50);
 
-/// Loses some answers to the burst that is under way, and none to what comes later. That is all that the host can do.
+/// Loses some answers to one burst, and none to what comes later.
 ///
-/// It answers two lines with how many answers were lost so far: `lose COUNT`, after which it loses so many, and `lost`.
-pub(super) fn disturb(host: &Process, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-    async move {
-        match disturb {
-            Disturb::LoseAnswers => end(host, &begin(host).await?).await,
-            other => Err(format!("this host cannot do {}", other.name())),
+/// The host answers two lines with how many answers were lost so far: `lose COUNT`, after which it loses so many, and `lost`.
+#[derive(Debug, Default)]
+pub(super) struct Losing {
+    /// What the host had said before the burst.
+    before: RefCell<String>,
+}
+
+impl Losing {
+    /// Begins before the burst, which may have written all that it writes when the host reads the line.
+    pub(super) fn prepare<'a>(&'a self, host: &'a Process, disturb: Disturb) -> LocalBoxFuture<'a, Result<(), String>> {
+        async move {
+            if disturb == Disturb::LoseAnswers {
+                self.before.replace(host.tell(&format!("lose {COUNT}")).await?);
+            }
+            Ok(())
         }
+        .boxed_local()
     }
-    .boxed_local()
-}
 
-/// Begins to lose answers, and returns what [`end`] needs. For a store that a burst writes only once: before the burst.
-pub(super) async fn begin(host: &Process) -> Result<String, String> {
-    host.tell(&format!("lose {COUNT}")).await
-}
-
-/// Waits until answers have been lost since `before`, and loses no more.
-pub(super) async fn end(host: &Process, before: &str) -> Result<(), String> {
-    let (began, mut is_losing) = (Instant::now(), false);
-    while !is_losing && began.elapsed() < PATIENCE {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        is_losing = host.tell("lost").await? != before;
+    /// Waits until answers have been lost, and ends it. Losing them is all that the host can do.
+    pub(super) fn disturb<'a>(&'a self, host: &'a Process, disturb: Disturb) -> LocalBoxFuture<'a, Result<(), String>> {
+        async move {
+            if disturb != Disturb::LoseAnswers {
+                return Err(format!("this host cannot do {}", disturb.name()));
+            }
+            let before = self.before.take();
+            let (began, mut is_losing) = (Instant::now(), false);
+            while !is_losing && began.elapsed() < PATIENCE {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                is_losing = host.tell("lost").await? != before;
+            }
+            if is_losing {
+                tokio::time::sleep(LOSS).await;
+            }
+            host.tell("lose 0").await?;
+            is_losing.then_some(()).ok_or_else(|| "nothing was written, so no answer was lost".into())
+        }
+        .boxed_local()
     }
-    if is_losing {
-        tokio::time::sleep(LOSS).await;
-    }
-    host.tell("lose 0").await?;
-    is_losing.then_some(()).ok_or_else(|| "nothing was written, so no answer was lost".into())
 }

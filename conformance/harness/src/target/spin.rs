@@ -21,7 +21,7 @@ pub(super) use self::middleware::MIDDLEWARE;
 pub(super) use self::redis::REDIS;
 use super::build;
 use super::checkout::workspace;
-use super::{Facts, Running, Store, Target, losing, process, wasm};
+use super::{Facts, Running, Store, Target, process, wasm};
 use crate::http::{Http, Version};
 use crate::target::Group;
 
@@ -158,8 +158,12 @@ async fn spin_up(env: &[String]) -> Result<(process::Process, String), String> {
 }
 
 impl Store for Host {
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        self.losing.prepare(&self.process, disturb)
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        losing::disturb(&self.process, disturb)
+        self.losing.disturb(&self.process, disturb)
     }
 
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {

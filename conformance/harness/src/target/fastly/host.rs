@@ -3,13 +3,15 @@ use std::path::Path;
 use tokio::process::Command;
 
 use super::{WASI, build};
+use crate::target::losing::Losing;
 use crate::target::process::Process;
 
 /// An app on Viceroy, in one PoP or several. Dropping it ends all of them.
 #[derive(Debug)]
 pub struct Host {
-    process: Process,
+    pub(super) process: Process,
     addresses: Vec<String>,
+    pub(super) losing: Losing,
 }
 
 impl Host {
@@ -32,17 +34,13 @@ impl Host {
         command.arg(format!("--guest={}", app.display())).arg(format!("--manifest={}", manifest.display())).args(args);
         let process = Process::spawn(command)?;
         let addresses = process.first_line().await.map_err(|error| format!("tidegate-host-fastly: {error}"))?;
-        Ok(Self { process, addresses: addresses.split_whitespace().map(ToString::to_string).collect() })
+        let addresses = addresses.split_whitespace().map(ToString::to_string).collect();
+        Ok(Self { process, addresses, losing: Losing::default() })
     }
 
     /// The address of each PoP, for example `http://127.0.0.1:1234`.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().map(String::as_str)
-    }
-
-    /// The process of the host.
-    pub(super) const fn process(&self) -> &Process {
-        &self.process
     }
 
     /// Sends a command to the host, and waits for the answer.

@@ -10,11 +10,12 @@ use tidegate_conformance::report::Emulator;
 use tidegate_core::{Accuracy, Capabilities, Dimensions, Drift};
 
 use super::version;
+use crate::target::losing::Losing;
 use crate::target::memory::SameProcess;
 use crate::target::postgres;
 use crate::target::redis::server::{self, Servers};
 use crate::target::upstash_rest::{Fronted, TOKEN};
-use crate::target::{Store, losing, process};
+use crate::target::{Store, process};
 
 /// A store of the npm package.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Kind {
             Self::Blobs => {
                 let script = hosts.join("blobs-server.mjs").to_string_lossy().into_owned();
                 let (server, url) = process::guest("node".as_ref(), &[script]).await?;
-                Ok((Box::new(Blobs(server)), vec![("BLOBS_URL", url)]))
+                Ok((Box::new(Blobs { server, losing: Losing::default() }), vec![("BLOBS_URL", url)]))
             }
             Self::DenoKv => {
                 // Not in memory: a Deno app may open files below /dev only with all permissions.
@@ -131,17 +132,24 @@ impl Kind {
     }
 }
 
-struct Blobs(process::Process);
+struct Blobs {
+    server: process::Process,
+    losing: Losing,
+}
 
 impl Store for Blobs {
+    fn prepare(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
+        self.losing.prepare(&self.server, disturb)
+    }
+
     fn disturb(&self, disturb: Disturb) -> LocalBoxFuture<'_, Result<(), String>> {
-        losing::disturb(&self.0, disturb)
+        self.losing.disturb(&self.server, disturb)
     }
 
     /// Counts all requests: one for a denial, and two for an admission without conflicts.
     fn operations(&self) -> LocalBoxFuture<'_, Result<Operations, String>> {
         async {
-            let said = self.0.tell("count").await?;
+            let said = self.server.tell("count").await?;
             let count = said.parse().map_err(|_| format!("the server answered {said:?}, expected a count"))?;
             Ok([(Operation::BlobRequest, count)].into())
         }
@@ -149,7 +157,7 @@ impl Store for Blobs {
     }
 
     fn stop(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
-        self.0.stop().boxed_local()
+        self.server.stop().boxed_local()
     }
 }
 

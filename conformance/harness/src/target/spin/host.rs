@@ -1,5 +1,6 @@
 use super::{GUEST, HOST, MANIFEST, WASM, build};
 use crate::target::checkout::workspace;
+use crate::target::losing::Losing;
 use crate::target::process::{self, Process};
 
 /// An app on our host. Dropping it ends both.
@@ -7,6 +8,7 @@ use crate::target::process::{self, Process};
 pub struct Host {
     pub(super) process: Process,
     pub(super) base: String,
+    pub(super) losing: Losing,
 }
 
 impl Host {
@@ -44,7 +46,7 @@ impl Host {
             own.push(format!("--middleware={}", build::module(middleware, WASM).await?.display()));
         }
         let (process, base) = process::guest(&host, &[own.as_slice(), args].concat()).await?;
-        Ok(Self { process, base })
+        Ok(Self { process, base, losing: Losing::default() })
     }
 
     /// The address, for example `http://127.0.0.1:1234`.

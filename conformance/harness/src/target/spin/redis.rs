@@ -49,7 +49,7 @@ impl Target for SpinRedis {
                 let (app, address) = spin_up(&[variable]).await?;
                 (app, address, Version::Http1)
             } else {
-                let Host { process, base } = Host::start(&[NO_DELAY.into(), format!("--env={variable}")]).await?;
+                let Host { process, base, .. } = Host::start(&[NO_DELAY.into(), format!("--env={variable}")]).await?;
                 (process, base, Version::Http2)
             };
             let http = Http::new(&[format!("{address}/redis")], version);
