@@ -19,9 +19,10 @@ while argument < #ARGV do
   local first = arguments[1]
   local done, answer = pcall(#first == 2 and plain or string.find(first, '^%d') and lend or decide, keys, arguments, redis)
   if answer == '' and #first == 2 then
-    local kind, limit, unit, cost, refill, now, ttl_min = unpack(arguments)
-    arguments = { 'c', now or 'server', cost, ttl_min or '1', kind, limit, unit, refill or '0' }
-    done, answer = pcall(decide, keys, arguments, redis)
+    local quotas_end = #arguments - #arguments % 4
+    local cost, now, ttl_min = unpack(arguments, quotas_end + 1)
+    local mode = #keys > 1 and 'c' .. string.rep('1', #keys) or 'c'
+    arguments = { mode, now or 'server', cost or '1', ttl_min or '1', unpack(arguments, 1, quotas_end) }
   end
   if answer == '' then
     done, answer = pcall(lend, keys, { '', unpack(arguments) })

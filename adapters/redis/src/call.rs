@@ -100,25 +100,16 @@ impl<'a> Call<'a> {
         if may_be_lent { Script::Lending } else { self.script() }
     }
 
-    /// Whether this is a check by one window or bucket, with numbers that allow for plain.lua's arithmetic.
+    /// Whether this is a check by windows and buckets, all of one row or each of its own, with numbers that allow for plain.lua's
+    /// arithmetic.
     fn is_plain(&self) -> bool {
-        /// What Lua's `..` prints as a whole number, with all its digits.
-        const PRINTED: u64 = 100_000_000_000_000;
         let Operation::Check(Check { policy, cost, now, idempotency: None, .. }) = self.operation else {
             return false;
         };
-        let ([quota], [_]) = (policy.quotas(), policy.dimensions()) else { return false };
-        let [limit, unit, _] = quota.rule().parameters();
-        let (product, ahead) = (limit.saturating_mul(unit), MAX_CLOCK_SKEW.get());
-        let is_counted = limit < 1 << 31 && unit < (PRINTED - ahead) / 2;
-        let is_small = match quota.rule() {
-            Rule::FixedWindow(_) => is_counted,
-            Rule::SlidingWindow(_) => is_counted && product <= MAX_UNITS,
-            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => product < PRINTED - ahead,
-            _ => false,
-        };
+        let (quotas, rows) = (policy.quotas(), policy.rows().len());
         let is_early = self.clock == Clock::Server || now.get() < PRINTED;
-        is_small && is_early && (1..=limit).contains(&cost) && !policy.charges_denied()
+        let is_flat = rows == 1 || rows == quotas.len();
+        is_early && is_flat && !policy.charges_denied() && quotas.iter().all(|quota| is_plain(quota.rule(), cost))
     }
 
     /// Whether a borrower tells something, and nobody waits for a decision.
@@ -146,21 +137,25 @@ impl<'a> Call<'a> {
     }
 
     fn give_plain(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
+        self.give_quotas(number, give);
+        let (cost, server_clock, has_ttl_min) =
+            (self.operation.cost(), self.clock == Clock::Server, self.ttl_min.get() > 1);
+        if cost > 1 || has_ttl_min || !server_clock {
+            number(cost, give);
+        }
+        if has_ttl_min || !server_clock {
+            self.give_now(number, give);
+        }
+        if has_ttl_min {
+            number(ttl(self.ttl_min), give);
+        }
+    }
+
+    fn give_quotas(&self, number: &mut Number<'_>, give: &mut dyn FnMut(&str)) {
         for quota in self.operation.policy().quotas() {
-            let [limit, unit, refill] = quota.rule().parameters();
             give(quota.rule().code());
-            for word in [limit, unit, self.operation.cost()] {
-                number(word, give);
-            }
-            let (server_clock, has_ttl_min) = (self.clock == Clock::Server, self.ttl_min.get() > 1);
-            if refill > 0 || has_ttl_min || !server_clock {
-                number(refill, give);
-            }
-            if has_ttl_min || !server_clock {
-                self.give_now(number, give);
-            }
-            if has_ttl_min {
-                number(ttl(self.ttl_min), give);
+            for parameter in quota.rule().parameters() {
+                number(parameter, give);
             }
         }
     }
@@ -187,12 +182,7 @@ impl<'a> Call<'a> {
             _ => number(self.operation.cost(), give),
         }
         number(ttl(self.ttl_min), give);
-        for quota in self.operation.policy().quotas() {
-            give(quota.rule().code());
-            for parameter in quota.rule().parameters() {
-                number(parameter, give);
-            }
-        }
+        self.give_quotas(number, give);
         match self.operation {
             Operation::Refund(refund) => number(refund.charged_at.get(), give),
             Operation::Check(check) => {
@@ -226,11 +216,8 @@ impl<'a> Call<'a> {
     /// The most words that [`Call::words`] passes.
     #[cfg(feature = "resp")]
     pub(crate) fn word_count(&self, script: Script) -> usize {
-        let arguments = match script {
-            Script::Plain => 7,
-            Script::General | Script::Lending | Script::Balance => 5 + 4 * self.operation.policy().quotas().len() + 2,
-        };
-        1 + self.keys.len() + 1 + arguments
+        let others = if script == Script::Plain { 3 } else { 7 };
+        1 + self.keys.len() + 1 + others + 4 * self.operation.policy().quotas().len()
     }
 
     /// Reads the answer of a script. Returns `None` if the state is not one for this script.
@@ -277,6 +264,23 @@ impl<'a> Call<'a> {
             quota.and_then(|quota| self.operation.policy().rows().iter().position(|row| row.quotas().contains(&quota)));
         &self.keys[row.unwrap_or_default()]
     }
+}
+
+/// What Lua's `..` prints as a whole number, with all its digits.
+const PRINTED: u64 = 100_000_000_000_000;
+
+/// Whether plain.lua's arithmetic is exact for a rule and a cost.
+fn is_plain(rule: &Rule, cost: u64) -> bool {
+    let [limit, unit, _] = rule.parameters();
+    let (product, ahead) = (limit.saturating_mul(unit), MAX_CLOCK_SKEW.get());
+    let is_counted = limit < 1 << 31 && unit < (PRINTED - ahead) / 2;
+    let is_small = match rule {
+        Rule::FixedWindow(_) => is_counted,
+        Rule::SlidingWindow(_) => is_counted && product <= MAX_UNITS,
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => product < PRINTED - ahead,
+        _ => false,
+    };
+    is_small && (1..=limit).contains(&cost)
 }
 
 /// Reads the answer of a script to an operation. Returns `None` if the state is not one for this script. `tells` is whether

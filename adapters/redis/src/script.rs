@@ -50,8 +50,8 @@ impl Script {
         match (self, key_locking) {
             (Self::General, false) => "7c32626de139f9767480fbba8421c298ff990729",
             (Self::General, true) => "82f996e1b3d1b9cfc54edccaaa44eac867d59e16",
-            (Self::Plain, false) => "2ddeef6b952fb67cd63326a7e0bb212c815af21e",
-            (Self::Plain, true) => "d3c1b894330bf8df6aecc77672df1498da259be2",
+            (Self::Plain, false) => "f74d3d61b48590e27d405abb863dbb49c9a96fbd",
+            (Self::Plain, true) => "09ea764af2240c6ba7e3e1b066c9bb6ec4501d84",
             (Self::Lending, false) => "03f2bd2d8161a97a981a166128828489a4c5a875",
             (Self::Balance, false) => "b5c014cdaff23c4cbfe4a984ef8c47f170736da9",
             (Self::Balance, true) => "d08c3d49b8c2021606b315259dc65ea86bbc2942",
@@ -75,7 +75,7 @@ pub fn batch_script(key_locking: bool) -> String {
 /// The SHA-1 of [`batch_script`], for `EVALSHA`.
 #[cfg(feature = "rest")]
 pub(crate) const fn batch_sha1(key_locking: bool) -> &'static str {
-    if key_locking { "651a233bf3d8e96ac7a23f22d23eb983735a6759" } else { "6681621bcb9076b330629dce00706e1c908a005d" }
+    if key_locking { "3daf10d92dda24a2f89b9364114c3b75f8e711f0" } else { "bbadab0b3cc1463207ac9ce16876de36bca36f85" }
 }
 
 /// What the scripts around `src/decide.lua` begin with: that script as a function of its keys, its arguments and the server.

@@ -16,8 +16,13 @@ fn the_short_script_decides_on_small_numbers() {
     let ahead = tidegate_core::MAX_CLOCK_SKEW.get();
     let script = |policy: &Policy, now: u64, cost: u64, clock| {
         let key = key();
-        let check = Check::new(policy, &key, UnixMillis::new(now)).cost(cost);
+        let several = ["", "user", "tenant", "all"].map(|name| (name, &key));
+        let check = Check::new(policy, &several, UnixMillis::new(now)).cost(cost);
         Call::new(Operation::Check(check), clock, Millis::ZERO).unwrap().script()
+    };
+    let by = |names: &[&str]| {
+        let quota = |(name, nth): (&&str, u64)| Quota::fixed_window(5 + nth, MINUTE).unwrap().by(name).unwrap();
+        Policy::new("api", names.iter().zip(0..).map(quota)).unwrap()
     };
     let now = NOW.get();
     let days = |days: u64| Millis::from_secs(86_400 * days);
@@ -49,12 +54,29 @@ fn the_short_script_decides_on_small_numbers() {
         (policy(Quota::sliding_log(5, MINUTE)), now, 1, Clock::Caller, Script::General),
         (per_minute(5).charge_denied(true), now, 1, Clock::Caller, Script::General),
         (
-            policy_of([Quota::fixed_window(5, MINUTE), Quota::fixed_window(9, days(1))]),
+            policy_of([Quota::fixed_window(5, MINUTE), Quota::token_bucket(9, 1, MINUTE)]),
+            now,
+            5,
+            Clock::Caller,
+            Script::Plain,
+        ),
+        (
+            policy_of([Quota::fixed_window(5, MINUTE), Quota::token_bucket(9, 1, MINUTE)]),
+            now,
+            6,
+            Clock::Caller,
+            Script::General,
+        ),
+        (
+            policy_of([Quota::fixed_window(5, MINUTE), Quota::sliding_log(9, MINUTE)]),
             now,
             1,
             Clock::Caller,
             Script::General,
         ),
+        (by(&["user", "tenant", "all"]), now, 1, Clock::Caller, Script::Plain),
+        // Two quotas of one key, and one of another.
+        (by(&["user", "user", "all"]), now, 1, Clock::Caller, Script::General),
     ] {
         assert_eq!(script(&policy, now, cost, clock), expected, "{policy:?} {now} {cost} {clock:?}");
     }
@@ -89,6 +111,9 @@ fn the_number_of_words_is_known_before() {
     assert_eq!(words(&Call::new(fullest, Clock::Caller, MINUTE).unwrap(), Script::General), (21, 22));
     let plain = Call::new(Operation::Check(Check::new(&bucket, &key, NOW)), Clock::Caller, MINUTE).unwrap();
     assert_eq!(words(&plain, Script::Plain), (9, 10));
+    let two = policy_of([Quota::fixed_window(5, MINUTE), Quota::token_bucket(9, 1, MINUTE)]);
+    let plain = Call::new(Operation::Check(Check::new(&two, &key, NOW)), Clock::Caller, MINUTE).unwrap();
+    assert_eq!(words(&plain, Script::Plain), (13, 14));
 }
 
 /// An answer says the time and the cost where the caller cannot know them.

@@ -2,23 +2,25 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing rig fails its test")]
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::support::Server;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use redis::ConnectionLike as _;
 use tidegate_core::algorithm::MAX_UNITS;
-use tidegate_core::{Check, Millis, Operation, Policy, Quota, UnixMillis};
+use tidegate_core::{Check, Key, Keys, Millis, Operation, Policy, Quota, UnixMillis};
 use tidegate_redis::wire::{Call, Script};
 use tidegate_redis::{Clock, batch_script};
 use tidegate_testing::{NOW, key};
 
-/// A check, and the text that is stored before it.
+/// A check, and the text of each row before it, which is empty if there is none.
 #[derive(Clone, Debug)]
 struct Case {
     policy: Policy,
-    stored: String,
+    stored: Vec<String>,
+    /// How long the rows are kept. They have no expiry without it.
+    stored_ms: Option<i64>,
     cost: u64,
     now: u64,
     min_ttl: u64,
@@ -27,49 +29,58 @@ struct Case {
 }
 
 impl Case {
-    fn call<'a>(&'a self, key: &'a tidegate_core::Key, clock: Clock) -> Call<'a> {
-        let check = Check::new(&self.policy, key, UnixMillis::new(self.now)).cost(self.cost);
+    fn call<'a>(&'a self, keys: Keys<'a>, clock: Clock) -> Call<'a> {
+        let check = Check::new(&self.policy, keys, UnixMillis::new(self.now)).cost(self.cost);
         Call::new(Operation::Check(check), clock, Millis::new(self.min_ttl)).unwrap()
     }
 
-    /// Appends the runs of both scripts on this state, each with what is stored after it.
+    /// Appends the runs of both scripts on these rows, each with what is stored after it.
     fn run(&self, call: &Call<'_>, plain: &str, into: &mut redis::Pipeline) {
         for (script, sha1) in [(Script::Plain, plain), (Script::General, Script::General.sha1(false))] {
             let mut command = redis::cmd("EVALSHA");
             command.arg(sha1);
             let mut words = Vec::new();
             call.words(script, |word| words.push(word.to_owned()));
-            let name = words[1].clone();
-            if self.stored.is_empty() {
-                into.cmd("DEL").arg(&name);
-            } else {
-                into.cmd("SET").arg(&name).arg(&self.stored);
+            let names = words[1..=self.stored.len()].to_vec();
+            for (name, stored) in names.iter().zip(&self.stored) {
+                if stored.is_empty() {
+                    into.cmd("DEL").arg(name);
+                } else {
+                    let set = into.cmd("SET").arg(name).arg(stored);
+                    if let Some(ms) = self.stored_ms {
+                        set.arg("PX").arg(ms);
+                    }
+                }
             }
             command.arg(&words);
             into.add_command(command);
-            into.cmd("GET").arg(&name);
-            into.cmd("PTTL").arg(&name);
+            for name in names {
+                into.cmd("GET").arg(&name);
+                into.cmd("PTTL").arg(&name);
+            }
         }
     }
 }
 
-/// What a script has answered, what is stored then, and for how long.
-type Outcome = (redis::RedisResult<String>, Option<String>, i64);
+/// What a script has answered, and each row then: its text, and for how long it is kept.
+type Outcome = (redis::RedisResult<String>, Vec<(Option<String>, i64)>);
 
-fn outcomes(connection: &mut redis::Connection, pipeline: &redis::Pipeline) -> [Outcome; 2] {
-    let values: Vec<redis::Value> = connection.req_packed_commands(&pipeline.get_packed_pipeline(), 0, 8).unwrap();
-    let outcome = |at: usize| {
-        let answer = match &values[at + 1] {
+fn outcomes(connection: &mut redis::Connection, pipeline: &redis::Pipeline, rows: usize) -> [Outcome; 2] {
+    let length = 3 * rows + 1;
+    let values: Vec<redis::Value> =
+        connection.req_packed_commands(&pipeline.get_packed_pipeline(), 0, 2 * length).unwrap();
+    let outcome = |values: &[redis::Value]| {
+        let answer = match &values[rows] {
             redis::Value::ServerError(error) => Err(error.clone().into()),
             value => redis::from_redis_value_ref::<String>(value).map_err(Into::into),
         };
-        (
-            answer,
-            redis::from_redis_value_ref(&values[at + 2]).unwrap(),
-            redis::from_redis_value_ref(&values[at + 3]).unwrap(),
-        )
+        let row = |row: &[redis::Value]| {
+            (redis::from_redis_value_ref(&row[0]).unwrap(), redis::from_redis_value_ref(&row[1]).unwrap())
+        };
+        (answer, values[rows + 1..].chunks(2).map(row).collect())
     };
-    [outcome(0), outcome(4)]
+    let (plain, general) = values.split_at(length);
+    [outcome(plain), outcome(general)]
 }
 
 /// Numbers at which a decision changes, and others.
@@ -157,34 +168,76 @@ fn garbled(text: &str, how: u32) -> String {
         6 => format!("{head} {last}e1;"),
         7 => format!("{head} {last}.0;"),
         8 => text.replace("fw", "lb").replace("tb", "fw"),
-        // 63 and 64 bytes, and more than 64, the first of which are a state.
-        9 => format!("{head} {last:0>width$};", width = 61 - head.len()),
-        10 => format!("{head} {last:0>width$};", width = 62 - head.len()),
-        _ => format!("{head} {last:0>width$};{text}", width = 62 - head.len()),
+        // 511 and 512 bytes, and more than 512, the first of which are a state.
+        9 => format!("{head} {last:0>width$};", width = 509_usize.saturating_sub(head.len())),
+        10 => format!("{head} {last:0>width$};", width = 510_usize.saturating_sub(head.len())),
+        _ => format!("{head} {last:0>width$};{text}", width = 510_usize.saturating_sub(head.len())),
     }
+}
+
+/// A policy of one to three quotas, which all count by one key or each by its own.
+fn policies() -> impl Strategy<Value = Policy> {
+    let several = prop_oneof![3 => 1..=1_usize, 1 => 2..=2_usize, 1 => 3..=3_usize];
+    (several.prop_flat_map(|many| prop::collection::vec(rules(), many)), any::<bool>()).prop_filter_map(
+        "no such quotas",
+        |(rules, is_apart)| {
+            let quota = |((kind, limit, unit, refill), nth)| {
+                let quota = quota(kind, limit, unit, refill)?.named(&format!("q{nth}")).unwrap();
+                Some(if is_apart { quota.by(&format!("d{nth}")).unwrap() } else { quota })
+            };
+            Policy::new("api", rules.into_iter().zip(0..).map(quota).collect::<Option<Vec<_>>>()?).ok()
+        },
+    )
+}
+
+/// The rows of a policy, and whether all are rows for the short script.
+fn rows(policy: &Policy, now: u64) -> impl Strategy<Value = (Vec<String>, bool)> + use<> {
+    let sound_rows = 7 * u32::try_from(policy.rows().len()).unwrap();
+    let row = |quotas: &[Quota]| {
+        let states: Vec<_> = quotas
+            .iter()
+            .map(|quota| {
+                // A bucket may reduce its numbers.
+                let [limit, unit, refill] = quota.rule().parameters();
+                let kind = ["fw", "sw", "tb", "lb"].iter().position(|code| *code == quota.rule().code()).unwrap();
+                state(kind, limit, unit, refill.max(1), now)
+            })
+            .collect();
+        let how = prop_oneof![sound_rows => Just(None), 2 => (0..12_u32).prop_map(Some)];
+        (states, how).prop_map(|(states, how)| {
+            let (texts, sound): (Vec<_>, Vec<_>) = states.into_iter().unzip();
+            let is_usual = matches!(how, Some(0)) || how.is_none() && sound.iter().all(|sound| *sound);
+            let text = texts.concat();
+            (how.map_or_else(|| text.clone(), |how| garbled(&text, how)), is_usual)
+        })
+    };
+    let rows: Vec<_> = policy.rows().iter().map(|of| row(&policy.quotas()[of.quotas().clone()])).collect();
+    rows.prop_map(|rows| {
+        let (stored, usual): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        (stored, usual.iter().all(|is_usual| *is_usual))
+    })
 }
 
 fn case() -> impl Strategy<Value = Case> {
     let clocks =
         prop_oneof![4 => Just(NOW.get()), 2 => 0..1_000_000_u64, 1 => 99_999_999_900_000..99_999_999_999_999_u64];
-    (rules(), clocks, 0..100_000_u64)
-        .prop_filter_map("no such quota", |((kind, limit, unit, refill), clock, after)| {
+    (policies(), clocks, 0..100_000_u64)
+        .prop_flat_map(|(policy, clock, after)| {
             let now = (clock + after).min(99_999_999_999_999);
-            let policy = Policy::new("api", [quota(kind, limit, unit, refill)?]).unwrap();
-            // A bucket may reduce its numbers.
-            let [limit, unit, refill] = policy.quotas()[0].rule().parameters();
-            Some((policy, kind, limit, unit, refill, now))
-        })
-        .prop_flat_map(|(policy, kind, limit, unit, refill, now)| {
+            let limit = policy.quotas().iter().map(|quota| quota.rule().parameters()[0]).min().unwrap();
             let costs = prop_oneof![4 => Just(1), 2 => 1..=limit, 1 => limit.saturating_sub(2).max(1)..=limit];
-            let how = prop_oneof![7 => Just(None), 2 => (0..12_u32).prop_map(Some)];
             let min_ttl = prop_oneof![Just(600_000), Just(600_000), Just(1_u64 << 40)];
-            (Just(policy), state(kind, limit, unit, refill.max(1), now), how, costs, Just(now), min_ttl)
+            let rows = rows(&policy, now);
+            (Just(policy), rows, costs, Just(now), min_ttl)
         })
-        .prop_map(|(policy, (text, sound), how, cost, now, min_ttl)| {
-            let is_usual = matches!(how, Some(0)) || how.is_none() && sound;
-            let stored = how.map_or_else(|| text.clone(), |how| garbled(&text, how));
-            Case { policy, stored, cost, now, min_ttl, is_usual }
+        .prop_map(|(policy, (stored, is_usual), cost, now, min_ttl)| Case {
+            policy,
+            stored,
+            stored_ms: None,
+            cost,
+            now,
+            min_ttl,
+            is_usual,
         })
 }
 
@@ -200,54 +253,99 @@ fn numbers(state: &Option<String>) -> Option<Vec<&str>> {
 fn compare(case: &Case, [plain, general]: [Outcome; 2]) -> Result<bool, TestCaseError> {
     if matches!(&plain.0, Ok(answer) if answer.is_empty()) {
         prop_assert!(!case.is_usual, "no answer to {case:?}");
-        prop_assert_eq!(plain.1.unwrap_or_default(), &*case.stored, "nothing is written: {:?}", case);
+        let after: Vec<_> = plain.1.into_iter().map(|(text, _)| text.unwrap_or_default()).collect();
+        prop_assert_eq!(&after, &case.stored, "nothing is written: {:?}", case);
         return Ok(false);
     }
     prop_assert_eq!(plain.0.as_ref().ok(), general.0.as_ref().ok(), "{:?}", case);
-    // A number that was stored with leading zeros may keep them.
-    let [after, expected] = [&plain.1, &general.1].map(numbers);
-    prop_assert_eq!(after, expected, "{:?}", case);
-    prop_assert!(plain.2.abs_diff(general.2) < 30_000, "{} and {} ms; {case:?}", plain.2, general.2);
+    for ((after, plain_ms), (expected, general_ms)) in plain.1.iter().zip(&general.1) {
+        // A number that was stored with leading zeros may keep them.
+        prop_assert_eq!(numbers(after), numbers(expected), "{:?}", case);
+        // What stays takes a little longer to expire each time it is stored anew.
+        let longer = if case.stored_ms.is_some() { 1_000 } else { 30_000 };
+        let is_same = plain_ms + longer > *general_ms && *plain_ms < general_ms + 30_000;
+        prop_assert!(is_same, "{} and {} ms; {:?}", plain_ms, general_ms, case);
+    }
     Ok(plain.0.is_ok())
+}
+
+/// The keys of `user:42`, and of each dimension of a policy.
+fn with_keys<T>(run: impl FnOnce(&[(&str, &Key); 4]) -> T) -> T {
+    let [first, second, third] = ["user:1", "user:2", "user:3"].map(Key::new);
+    run(&[("", &key()), ("d0", &first), ("d1", &second), ("d2", &third)])
 }
 
 /// Runs both scripts on the same states, with `plain` as the short one. Returns how many checks the short one answered.
 fn hold(connection: &mut redis::Connection, plain: &str, cases: u32, rng_seed: RngSeed) -> Result<u32, String> {
-    let (sha1, key) = (load(connection, plain), key());
+    let sha1 = load(connection, plain);
     load(connection, &Script::General.text(false));
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 0, rng_seed, ..Config::default() };
     let (mut runner, answered) = (TestRunner::new(config), std::cell::Cell::new(0));
     let connection = std::cell::RefCell::new(connection);
-    let held = runner.run(&case(), |case| {
-        let call = case.call(&key, Clock::Caller);
-        if call.script() == Script::Plain {
-            let mut pipeline = redis::pipe();
-            case.run(&call, &sha1, &mut pipeline);
-            let is_answered = compare(&case, outcomes(&mut connection.borrow_mut(), &pipeline))?;
-            answered.set(answered.get() + u32::from(is_answered));
-        }
-        Ok(())
-    });
-    held.map(|()| answered.get()).map_err(|failure| failure.to_string())
+    with_keys(|keys| {
+        let held = runner.run(&case(), |case| {
+            let call = case.call(Keys::from(keys), Clock::Caller);
+            if call.script() == Script::Plain {
+                let mut pipeline = redis::pipe();
+                case.run(&call, &sha1, &mut pipeline);
+                let outcomes = outcomes(&mut connection.borrow_mut(), &pipeline, case.stored.len());
+                let is_answered = compare(&case, outcomes)?;
+                answered.set(answered.get() + u32::from(is_answered));
+            }
+            Ok(())
+        });
+        held.map(|()| answered.get()).map_err(|failure| failure.to_string())
+    })
 }
+
+/// How long rows are kept that have no expiry of their own.
+const SHORT_MS: i64 = 1_000;
 
 /// The same by the server's clock, on states of the current time. Runs in different milliseconds are not compared.
 fn hold_by_the_servers_clock(connection: &mut redis::Connection, plain: &str) -> Result<u32, String> {
-    let (sha1, key, mut compared) = (load(connection, plain), key(), 0);
+    let (sha1, mut compared) = (load(connection, plain), 0);
     load(connection, &Script::General.text(false));
-    let rules: Vec<_> = (0..4).map(|kind| Policy::new("api", [quota(kind, 5, 7_000, 3).unwrap()]).unwrap()).collect();
+    // The rest of a window is longer than what has no expiry of its own is kept here.
+    let span = 700_000;
+    let single = (0..4).map(|kind| Policy::new("api", [quota(kind, 5, span, 3).unwrap()]).unwrap());
+    let apart = [0, 1].map(|kind| {
+        let quota = |by: &str| quota(kind, 50, span, 3).unwrap().by(by).unwrap();
+        Policy::new("apart", [quota("d0"), quota("d1")]).unwrap()
+    });
+    let policies: Vec<_> = single.chain(apart).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let start = now - now % u128::from(span);
+    // A window that holds nothing may be kept for any time.
+    let stored = [format!("fw1 {start} 0;"), format!("sw1 {start} 0 0;"), format!("sw1 {start} 3 0;"), String::new()];
+    let mut cases: Vec<_> = policies
+        .iter()
+        .flat_map(|policy| {
+            let code = policy.quotas()[0].rule().code();
+            let fits = move |text: &&String| text.is_empty() || text.starts_with(code);
+            stored.iter().filter(fits).map(move |text| (policy, text))
+        })
+        .flat_map(|(policy, text)| [0, 600_000].map(|min_ttl| (policy, text, min_ttl)))
+        .map(|(policy, text, min_ttl)| Case {
+            policy: policy.clone(),
+            stored: vec![text.clone(); policy.rows().len()],
+            stored_ms: Some(SHORT_MS),
+            cost: 2,
+            now: 0,
+            min_ttl,
+            is_usual: true,
+        })
+        .collect();
     // The digits of a second's fraction differ in number.
     let until = Instant::now() + Duration::from_millis(1_100);
-    let mut stored = vec![String::new(); rules.len()];
     while Instant::now() < until {
-        for (policy, stored) in rules.iter().zip(&mut stored) {
-            let case =
-                Case { policy: policy.clone(), stored: stored.clone(), cost: 2, now: 0, min_ttl: 0, is_usual: true };
-            let call = case.call(&key, Clock::Server);
-            assert_eq!(call.script(), Script::Plain);
-            let mut pipeline = redis::pipe();
-            case.run(&call, &sha1, &mut pipeline);
-            let [plain, general] = outcomes(connection, &pipeline);
+        for case in &mut cases {
+            let [plain, general] = with_keys(|keys| {
+                let call = case.call(Keys::from(keys), Clock::Server);
+                assert_eq!(call.script(), Script::Plain);
+                let mut pipeline = redis::pipe();
+                case.run(&call, &sha1, &mut pipeline);
+                outcomes(connection, &pipeline, case.stored.len())
+            });
             let now = |outcome: &Outcome| -> Option<u64> {
                 outcome.0.as_ref().ok()?.split_once('@')?.1.split(' ').next()?.parse().ok()
             };
@@ -258,9 +356,12 @@ fn hold_by_the_servers_clock(connection: &mut redis::Connection, plain: &str) ->
                 return Err(format!("{plain_now} before {general_now}"));
             }
             if plain_now == general_now {
-                *stored = general.1.clone().unwrap_or_default();
+                let (stored, kept): (Vec<_>, Vec<_>) = general.1.iter().cloned().unzip();
+                compare(case, [plain, general]).map_err(|error| error.to_string())?;
+                case.stored = stored.into_iter().map(Option::unwrap_or_default).collect();
+                // A minimum is set anew each time.
+                case.stored_ms = kept.into_iter().max().filter(|ms| *ms > 0 && case.min_ttl == 0).or(Some(SHORT_MS));
                 compared += 1;
-                compare(&case, [plain, general]).map_err(|error| error.to_string())?;
             }
         }
     }
@@ -286,7 +387,7 @@ fn faults_of_the_short_script_are_noticed() {
     for (from, to) in [
         ("if level <= full then", "if level < full then"),
         ("if level <= full then", "if level <= full + unit then"),
-        ("level = level + cost * unit", "level = level + unit"),
+        ("level + cost * unit, false", "level + unit, false"),
         ("level + lag * refill, 0, now", "level + lag * refill, 0, since"),
         ("level + lag * refill", "level + lag"),
         ("if level < 0 then", "if false then"),
@@ -299,14 +400,13 @@ fn faults_of_the_short_script_are_noticed() {
         ("lag + math.ceil(level / refill)", "lag + math.floor(level)"),
         ("(level < 2147483648 and format('%d', level) or level)", "format('%g', level)"),
         ("kind == 'tb' and '^tb1", "kind == 'tb' and '^[tf][bw]1"),
-        ("if used <= limit then", "if used < limit then"),
-        ("if used <= limit then", "if used <= limit + 1 then"),
-        ("if used <= limit then", "if true then"),
+        ("- at, used <= limit", "- at, used < limit"),
+        ("- at, used <= limit", "- at, used <= limit + 1"),
+        ("- at, used <= limit", "- at, true"),
         ("used = used + cost", "used = used + 1"),
-        ("at - at % unit, 0, nil", "at, 0, nil"),
         ("at - at % unit, '0', 0, nil", "at, '0', 0, nil"),
-        ("start, used = nil, 0", "start = nil"),
-        ("start, used = nil, 0", "used = 0"),
+        ("start, previous, used = nil,", "start, previous, used = start,"),
+        ("and used or '0', 0", "and used or '0', used"),
         ("began > at + 60000 or", ""),
         ("began > at + 60000 or", "began > at + 60001 or"),
         ("began > at + 60000 or", "began > current or"),
@@ -315,7 +415,6 @@ fn faults_of_the_short_script_are_noticed() {
         ("or began % unit ~= 0", ""),
         ("or used + 0 > 2251799813685248 then", "then"),
         ("or previous + 0 > 2251799813685248 or", "or"),
-        ("elseif used > 2251799813685248 then", "elseif false then"),
         ("elseif used > 2251799813685248 or", "elseif"),
         ("used > 2251799813685248 or previous + 0 > 2251799813685248 then", "used > 2251799813685248 then"),
         ("current - began == unit and used or '0'", "used"),
@@ -329,14 +428,26 @@ fn faults_of_the_short_script_are_noticed() {
         ("(left < unit and left or unit) <= (limit - used) * unit", "unit <= (limit - used) * unit"),
         ("(left < unit and left or unit) <= (limit - used) * unit", "(unit - left) <= (limit - used) * unit"),
         ("(left < unit and left or unit)", "left"),
-        ("life = left + unit", "life = left"),
-        ("life = current + unit - at", "life = 1"),
-        ("if #stored == 64 then", "if false then"),
-        ("if #stored == 64 then", "if #stored > 20 then"),
+        ("left + unit or left", "left or left"),
+        ("left + unit or left", "left + unit or 1"),
+        ("if #stored == 512 then", "if false then"),
+        ("if #stored == 512 then", "if #stored > 20 then"),
         ("if ttl_min and life < ttl_min + 0 then", "if false then"),
         ("if ttl_min and life < ttl_min + 0 then", "if ttl_min then"),
-        ("verdict = 'a'", "verdict = 'd'"),
-        ("local verdict = 'd'\n", "local verdict = 'd'\nafter, life = after or stored, life or 60000\n"),
+        ("admitted and 'a' or 'd'", "'d'"),
+        ("admitted = false", "admitted = true"),
+        ("not known and not ttl_min", "true"),
+        ("elseif lasts > life then", "else"),
+        ("if (afters or i + 4 > quotas_end) and place <= #stored then", "if false then"),
+        ("(afters or i + 4 > quotas_end) and", "not afters and i + 4 > quotas_end and"),
+        ("(afters or i + 4 > quotas_end) and", "afters and"),
+        ("any or stored ~= ''", "stored ~= ''"),
+        ("any or stored ~= ''", "true"),
+        ("(stored ~= '' and stored or", "(stored or"),
+        ("kind == 'sw' and '1 0 0 0;' or", ""),
+        ("afters and afters[nth] or after", "after"),
+        ("if i == 1 or afters then", "if i == 1 then"),
+        ("ARGV[i + 1] + 0, ARGV[i + 2] + 0", "ARGV[2] + 0, ARGV[i + 2] + 0"),
     ] {
         assert!(text.contains(from), "{from} is not in plain.lua");
         if hold(&mut connection, &text.replace(from, to), 40_000, RngSeed::Fixed(1)).is_ok() {
@@ -346,7 +457,11 @@ fn faults_of_the_short_script_are_noticed() {
     for (from, to) in [
         ("if #micros < 6 then", "if false then"),
         ("sub(micros, 1, 3)", "sub(micros, 1, 2)"),
-        ("' ' .. cost .. ' ' .. stored", "' 1 ' .. stored"),
+        ("' ' .. units .. ' ' .. before", "' 1 ' .. before"),
+        ("not known and not ttl_min", "not known"),
+        ("stays and used > cost", "stays"),
+        ("stays and used > cost", "stays and used >= cost"),
+        ("cost * unit, false", "cost * unit, stays"),
     ] {
         assert!(text.contains(from), "{from} is not in plain.lua");
         if hold_by_the_servers_clock(&mut connection, &text.replace(from, to)).is_ok() {
@@ -360,8 +475,10 @@ fn faults_of_the_short_script_are_noticed() {
 fn a_batch_takes_the_calls_of_both_scripts() {
     let server = Server::start();
     let mut connection = server.connection();
-    let keys: Vec<_> = (0..6).map(|nth| tidegate_core::Key::new(format!("user:{nth}"))).collect();
-    let policy = Policy::new("api", [quota(2, 5, 60_000, 1).unwrap()]).unwrap();
+    let keys: Vec<_> = (0..6).map(|nth| Key::new(format!("user:{nth}"))).collect();
+    let bucket = |name: &str| quota(2, 5, 60_000, 1).unwrap().named(name).unwrap();
+    let by = |name: &str| bucket(name).by(name).unwrap();
+    let policies = [vec![bucket("a")], vec![bucket("a"), bucket("b")], vec![by("a"), by("b")]];
     let stored = [
         String::new(),
         format!("tb1 300000 {}", NOW.get()),
@@ -370,26 +487,31 @@ fn a_batch_takes_the_calls_of_both_scripts() {
         format!("tb1 60000 {}", NOW.get()),
         String::new(),
     ];
-    for (clock, min_ttl) in [(Clock::Caller, 0), (Clock::Caller, 600_000), (Clock::Server, 600_000), (Clock::Server, 0)]
-    {
+    let settings = [(Clock::Caller, 0), (Clock::Caller, 600_000), (Clock::Server, 600_000), (Clock::Server, 0)];
+    let cases = policies.into_iter().flat_map(|quotas| settings.map(|settings| (quotas.clone(), settings)));
+    for (quotas, (clock, min_ttl)) in cases {
+        let policy = Policy::new("api", quotas).unwrap();
+        let rows = policy.rows().len();
         let (mut names, mut arguments, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..2 {
             for ((key, text), nth) in keys.iter().zip(&stored).zip(0..) {
-                let check = Check::new(&policy, key, NOW);
+                let several = [("", key), ("a", key), ("b", key)];
+                let check = Check::new(&policy, &several, NOW);
                 // The fifth is no plain check.
                 let operation = if nth == 4 { Operation::Peek(check) } else { Operation::Check(check) };
                 let call = Call::new(operation, clock, Millis::new(min_ttl)).unwrap();
                 let script = if round == 0 { Script::General } else { call.script() };
                 let mut words = Vec::new();
                 call.words(script, |word| words.push(word.to_owned()));
+                redis::cmd("DEL").arg(&words[1..=rows]).exec(&mut connection).unwrap();
                 match (text.is_empty(), nth) {
                     (_, 5) => {
-                        redis::cmd("DEL").arg(&words[1]).exec(&mut connection).unwrap();
                         redis::cmd("RPUSH").arg(&words[1]).arg("1").exec(&mut connection).unwrap();
                     }
-                    (true, _) => redis::cmd("DEL").arg(&words[1]).exec(&mut connection).unwrap(),
+                    (true, _) => {}
                     (false, _) => {
-                        redis::cmd("SET").arg(&words[1]).arg(format!("{text};")).exec(&mut connection).unwrap();
+                        let stored = format!("{text};").repeat(policy.rows()[0].quotas().len());
+                        redis::cmd("SET").arg(&words[1]).arg(stored).exec(&mut connection).unwrap();
                     }
                 }
                 if round == 0 {
@@ -398,9 +520,9 @@ fn a_batch_takes_the_calls_of_both_scripts() {
                     let answer = command.query::<String>(&mut connection);
                     alone.push(answer.map_err(|error| error.to_string()));
                 } else {
-                    names.push(words[1].clone());
-                    arguments.extend(["1".to_owned(), (words.len() - 2).to_string()]);
-                    arguments.extend_from_slice(&words[2..]);
+                    names.extend_from_slice(&words[1..=rows]);
+                    arguments.extend([rows.to_string(), (words.len() - 1 - rows).to_string()]);
+                    arguments.extend_from_slice(&words[1 + rows..]);
                 }
             }
         }

@@ -148,7 +148,7 @@ export abstract class Rule<S extends State = State> {
   abstract fits(state: S, latest: number): boolean;
 
   /** Reads a state of some numbers, which are at a place of these. */
-  load(_state: S, _from: Float64Array, _place: number): void {}
+  load(_state: S, _from: ArrayLike<number>, _place: number): void {}
 
   /** Writes one. */
   save(_state: S, _to: Float64Array, _place: number): void {}

@@ -20,7 +20,7 @@ export class TokenBucket extends Rule<BucketState> {
     return { level, at };
   }
 
-  override load(state: BucketState, from: Float64Array, place: number): void {
+  override load(state: BucketState, from: ArrayLike<number>, place: number): void {
     state.level = from[place]!;
     state.at = from[place + 1]!;
   }

@@ -81,7 +81,7 @@ export class CalendarWindow extends Rule<CalendarState> {
     return { end, used, carried };
   }
 
-  override load(state: CalendarState, from: Float64Array, place: number): void {
+  override load(state: CalendarState, from: ArrayLike<number>, place: number): void {
     state.end = from[place]!;
     state.used = from[place + 1]!;
     state.carried = from[place + 2]!;

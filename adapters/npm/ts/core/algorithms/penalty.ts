@@ -39,7 +39,7 @@ export class Penalty extends Rule<PenaltyState> {
     return { strikes, until, length };
   }
 
-  override load(state: PenaltyState, from: Float64Array, place: number): void {
+  override load(state: PenaltyState, from: ArrayLike<number>, place: number): void {
     state.strikes = from[place]!;
     state.until = from[place + 1]!;
     state.length = from[place + 2]!;

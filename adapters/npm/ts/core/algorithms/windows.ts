@@ -19,7 +19,7 @@ export class FixedWindow extends Rule<WindowState> {
     return { start, used };
   }
 
-  override load(state: WindowState, from: Float64Array, place: number): void {
+  override load(state: WindowState, from: ArrayLike<number>, place: number): void {
     state.start = from[place]!;
     state.used = from[place + 1]!;
   }
@@ -93,7 +93,7 @@ export class SlidingWindow extends Rule<SlidingState> {
     return { start, previous, current };
   }
 
-  override load(state: SlidingState, from: Float64Array, place: number): void {
+  override load(state: SlidingState, from: ArrayLike<number>, place: number): void {
     state.start = from[place]!;
     state.previous = from[place + 1]!;
     state.current = from[place + 2]!;

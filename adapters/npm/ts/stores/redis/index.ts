@@ -86,8 +86,12 @@ class Client extends Scripts {
   }
 
   protected override carry(command: Command, call: Call): Promise<unknown> {
-    const run = () => this.#run(this.alone(command, call), call.inFlight);
-    return this.#opening()?.then(run) ?? run();
+    const opening = this.#opening();
+    return opening ? opening.then(() => this.#sent(command, call)) : this.#sent(command, call);
+  }
+
+  #sent(command: Command, call: Call): Promise<unknown> {
+    return this.#run(this.alone(command, call), call.inFlight);
   }
 
   protected override read(call: Call, result: unknown): Promise<unknown> | undefined {
@@ -168,7 +172,7 @@ function runner(client: unknown): Run | undefined {
   if (typeof call === "function") {
     if (typeof evalsha !== "function" || typeof full !== "function") return (command) => call.apply(client, command as string[]);
     // ioredis takes less time for its own methods. Other clients have methods of these names, too, with arguments of other forms.
-    return ([name, ...args]) => (name === "evalsha" ? evalsha : full).apply(client, args);
+    return (command) => (command[0] === "evalsha" ? evalsha : full).apply(client, command.slice(1));
   }
   if (typeof sendCommand === "function") return (command) => sendCommand.call(client, command);
   if (typeof send === "function") return ([name, ...args]) => send.call(client, name, args);

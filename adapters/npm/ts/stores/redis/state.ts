@@ -22,7 +22,7 @@ export function parse({ quotas }: Policy, text: string): { states: State[]; loan
     const found = part.exec(text);
     if (!found) throw corrupt(text, at);
     at = part.lastIndex;
-    return stateOf(rule, found);
+    return stateOf(rule, found.slice(1));
   });
   LOANS.lastIndex = at;
   const loans = at < text.length ? LOANS.exec(text) : null;
@@ -31,12 +31,12 @@ export function parse({ quotas }: Policy, text: string): { states: State[]; loan
   return { states, loans: loans ? loans[1]!.split(/[ :]/).map(Number) : [] };
 }
 
-function stateOf(rule: Rule, [, ...found]: RegExpExecArray): State {
+function stateOf(rule: Rule, found: readonly string[]): State {
   if (rule.stateOf) return rule.stateOf(found[0]!.split(/[ :]/).map(Number));
   const state = rule.unused();
   if ("entries" in state) state.entries = entries(found[0]!).map(([at, units]) => ({ at: Number(at), units: Number(units) }));
   else if ("slots" in state) state.slots = entries(found[0]!).map(([id, at, cost]) => ({ id: id!, at: Number(at), cost: Number(cost) }));
-  else rule.load(state, Float64Array.from(found, (digits) => Number(digits ?? 0)), 0);
+  else rule.load(state, found.map((digits) => Number(digits ?? 0)), 0);
   return state;
 }
 

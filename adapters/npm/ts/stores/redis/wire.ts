@@ -1,3 +1,4 @@
+import type { Rule } from "../../core/algorithms/algorithm.js";
 import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/arithmetic.js";
 import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
 import { digest } from "../../core/key.js";
@@ -38,14 +39,16 @@ export function scriptFor(question: Question, { isTimeless }: WireOptions, lends
   return isPlain(policy, question, isTimeless) ? PLAIN : GENERAL;
 }
 
-/** Whether this is a check by one window or bucket, with numbers that allow for plain.lua's arithmetic. */
-function isPlain({ quotas, chargeDenied }: Policy, { kind, token, cost, now }: Question, isTimeless: boolean): boolean {
-  const { code, amount, unit } = quotas[0]!.rule;
-  const isCounted = amount < 2 ** 31 && unit < (PRINTED - MAX_SKEW) / 2;
-  const isSmall =
-    code === "fw" ? isCounted : code === "sw" ? isCounted && amount * unit <= MAX_UNITS : (code === "tb" || code === "lb") && amount * unit < PRINTED - MAX_SKEW;
-  const isCheck = kind === CHECK && token === undefined && quotas.length === 1 && !chargeDenied;
-  return isCheck && isSmall && (isTimeless || now < PRINTED) && cost >= 1 && cost <= amount;
+/** Whether this is a check by windows and buckets, all of one row or each of its own, with numbers that allow for plain.lua's arithmetic. */
+function isPlain({ quotas, rows, chargeDenied }: Policy, { kind, token, cost, now }: Question, isTimeless: boolean): boolean {
+  const isFlat = rows.length === 1 || rows.length === quotas.length;
+  return kind === CHECK && token === undefined && isFlat && !chargeDenied && (isTimeless || now < PRINTED) && cost >= 1 && quotas.every(({ rule }) => isSmall(rule, cost));
+}
+
+function isSmall({ code, amount, unit }: Rule, cost: number): boolean {
+  const product = amount * unit;
+  const isWindow = amount < 2 ** 31 && unit < (PRINTED - MAX_SKEW) / 2;
+  return cost <= amount && (code === "fw" ? isWindow : code === "sw" ? isWindow && product <= MAX_UNITS : (code === "tb" || code === "lb") && product < PRINTED - MAX_SKEW);
 }
 
 /** What follows a script in a command: the number of keys, the keys, and the arguments. */
@@ -62,18 +65,18 @@ export function words(core: StoreCore, question: Question, script: Script, optio
 }
 
 function plain({ policy, cost, now }: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
-  const { code, amount, unit, last } = policy.quotas[0]!.rule;
-  const hasTtl = minTtlMs > 1;
-  const given = [code, amount, unit, cost];
-  if (last > 0 || hasTtl || !isTimeless) given.push(last);
-  if (hasTtl || !isTimeless) given.push(isTimeless ? "server" : now);
-  if (hasTtl) given.push(ttl(minTtlMs));
-  return given.map(String);
+  const needed = minTtlMs > 1 ? 3 : !isTimeless ? 2 : Number(cost > 1);
+  const further = [cost, isTimeless ? "server" : now, ttl(minTtlMs)].slice(0, needed);
+  return [...quotaWords(policy), ...further].map(String);
+}
+
+function quotaWords({ quotas }: Policy): (string | number)[] {
+  return quotas.flatMap(({ rule: { code, amount, unit, last } }) => [code, amount, unit, last]);
 }
 
 function general(core: StoreCore, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
   const { kind, cost, now, extra, token } = question;
-  const { quotas, dimensions, rows, chargeDenied, holdsSlots, longestSlot } = question.policy;
+  const { dimensions, rows, chargeDenied, holdsSlots, longestSlot } = question.policy;
   // A digit for the quotas of each row, or 0 for one of the dimension before.
   const counts = rows.length > 1 ? rows.map(({ first, end }) => (dimensions.some((one) => one.first === first) ? end - first : 0)).join("") : "";
   const isReset = kind === RESET;
@@ -81,7 +84,7 @@ function general(core: StoreCore, question: Question, { isTimeless, minTtlMs }: 
   const given = [
     ...[(kind === CHECK && chargeDenied ? "d" : MODES[kind]) + counts, isTimeless && !isReset ? "server" : isReset ? 0 : now],
     ...[amount, isReset ? 1 : ttl(minTtlMs)],
-    ...quotas.flatMap(({ rule: { code, amount, unit, last } }) => [code, amount, unit, last]),
+    ...quotaWords(question.policy),
   ];
   if (kind === REFUND) given.push(Math.min(extra, MAX_INSTANT));
   if (kind === CHECK && token !== undefined) given.push(ttl(Math.max(extra, longestSlot)));
