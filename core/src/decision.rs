@@ -261,6 +261,21 @@ impl Decision {
         Self { quotas, wait, decided_at, binding, status, origin: Origin::Store, replay: false }
     }
 
+    /// The decision of a policy of one quota.
+    #[inline]
+    pub(crate) fn of_one(step: Step, left: Standing, decided_at: UnixMillis) -> Self {
+        Self::new(step, SmallVec::one(left.into()), Some(0), decided_at)
+    }
+
+    /// The decision on an admitted request, with counts that are not known yet.
+    pub(crate) fn admitted(delay: Millis, quotas: usize, decided_at: UnixMillis) -> Self {
+        Self::new(Step::Admitted { delay }, SmallVec::filled(QuotaStatus::unknown(0), quotas), None, decided_at)
+    }
+
+    pub(crate) fn quotas_mut(&mut self) -> &mut [QuotaStatus] {
+        &mut self.quotas
+    }
+
     /// The same counts with another answer.
     fn with_step(self, step: Step) -> Self {
         let (status, wait) = parts(step);

@@ -137,11 +137,11 @@ impl Dimension {
     }
 }
 
-/// The rows of a policy of these quotas and dimensions. None if each dimension is a row.
+/// The rows of a policy of these quotas and dimensions.
 pub(crate) fn rows(dimensions: &[Dimension], quotas: &[Quota]) -> Box<[Dimension]> {
     match quotas.iter().any(is_balance) {
         true => dimensions.iter().flat_map(|dimension| dimension.rows(quotas)).collect(),
-        false => Box::default(),
+        false => dimensions.into(),
     }
 }
 
@@ -322,12 +322,18 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) if the policy has several dimensions, or this has no key for the only one.
     #[inline]
-    pub fn single(self, policy: &Policy) -> Result<&'a Key, Error> {
-        match (self.0, policy.dimensions()) {
-            (Given::Sole(key), [_]) => Ok(key),
-            (_, [dimension]) => self.of(dimension),
-            _ => Err(several()),
+    pub fn single(&self, policy: &Policy) -> Result<&'a Key, Error> {
+        if let Given::Sole(key) = self.0
+            && let [_] = policy.dimensions()
+        {
+            return Ok(key);
         }
+        self.of_only(policy.dimensions())
+    }
+
+    #[inline(never)]
+    fn of_only(&self, dimensions: &[Dimension]) -> Result<&'a Key, Error> {
+        if let [dimension] = dimensions { self.of(dimension) } else { Err(several()) }
     }
 
     /// The key of a dimension.

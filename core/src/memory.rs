@@ -33,8 +33,8 @@ pub use self::full::WhenFull;
 ///
 /// # Memory
 /// The limiter stores a fingerprint and a state for each key, not the key itself. With one quota, a token bucket, leaky
-/// bucket or fixed window takes 51 to 75 bytes per key, depending on how full the hash tables are. A sliding window takes 80
-/// bytes more, two quotas 112 more, each further quota 32, and a sliding log 16 for each request that it holds. An answer to a
+/// bucket or fixed window takes 51 to 75 bytes per key, depending on how full the hash tables are. A sliding window takes 50
+/// bytes more, two quotas 80 more, each further quota 32, and a sliding log 16 for each request that it holds. An answer to a
 /// token takes 190 to 390 bytes, and 160 more with two quotas. Five million keys that ask with two tokens each take 0.6 GB, of
 /// which the [answers](Self::answers) are 0.3 GB.
 /// `cargo bench -p tidegate-core --bench memory` measures these numbers.
@@ -210,18 +210,29 @@ impl MemoryLimiter {
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
-        let [row] = check.policy.rows() else { return self.decide_several(check) };
-        let (row, index) = self.place(row, check.keys.single(check.policy)?, None);
+        let [dimension] = check.policy.rows() else { return self.decide_several(check) };
+        let (row, index) = self.place(dimension, check.keys.single(check.policy)?, None);
         let mut shard = lock(&self.shards[index].0);
         if let Some(call) = shard.count_call() {
             self.visit_other(index + call, check.now);
         }
+        if check.idempotency.is_none()
+            && let Some((step, left)) = shard.step_alone(row, &check)
+        {
+            return Ok(Decision::of_one(step, left, check.now));
+        }
+        self.decide_locked(&mut shard, row, &check)
+    }
+
+    /// Decides on what takes more than a step: a check with a token, one by several quotas, and the first of a key.
+    #[inline(never)]
+    fn decide_locked(&self, shard: &mut Shard, row: Row<'_>, check: &Check<'_>) -> Result<Decision, Error> {
         match check.remembered() {
             Some(idempotency) => {
                 let token = self.token(row.own, idempotency.token);
-                shard.decide_once(row, token, &check, idempotency.ttl, self.bounds())
+                shard.decide_once(row, token, check, idempotency.ttl, self.bounds())
             }
-            None => shard.decide(row, &check, self.bounds()),
+            None => shard.decide(row, check, self.bounds()),
         }
     }
 
@@ -272,20 +283,19 @@ impl MemoryLimiter {
     /// The row of a key, and its shard. A key that is counted for each group has the group's key as its scope.
     #[allow(clippy::cast_possible_truncation, reason = "the index of a shard has at most 16 bits")]
     #[inline]
-    fn place(&self, row: &Dimension, key: &Key, scope: Option<&Key>) -> (Row, usize) {
+    fn place<'a>(&self, dimension: &'a Dimension, key: &Key, scope: Option<&Key>) -> (Row<'a>, usize) {
         let mut own = self.hasher.hash(key.as_str().as_bytes());
         if let Some(scope) = scope {
             own = self.mix(self.hasher.hash(scope.as_str().as_bytes()), own);
         }
-        own ^= row.digest();
+        own ^= dimension.digest();
         // The hash table uses the bits at both ends of the fingerprint, and this the middle.
         let index = usize::from((own >> 32) as u16) & (self.shards.len() - 1);
-        let quotas = row.quotas();
-        (Row { own, digest: row.digest(), quotas: (quotas.start, quotas.end) }, index)
+        (Row { own, dimension }, index)
     }
 
     /// The row of a policy's only key, and its shard, locked.
-    fn shard(&self, policy: &Policy, keys: Keys<'_>) -> Result<(Row, MutexGuard<'_, Shard>), Error> {
+    fn shard<'a>(&self, policy: &'a Policy, keys: Keys<'_>) -> Result<(Row<'a>, MutexGuard<'_, Shard>), Error> {
         let (row, index) = self.place(&policy.rows()[0], keys.single(policy)?, None);
         Ok((row, lock(&self.shards[index].0)))
     }

@@ -76,7 +76,6 @@ pub struct Policy {
     name: Box<str>,
     quotas: Box<[Quota]>,
     dimensions: Box<[Dimension]>,
-    /// None if each dimension is a row.
     rows: Box<[Dimension]>,
     /// The dimension whose key selects where the others are counted.
     group: Option<usize>,
@@ -473,7 +472,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn rows(&self) -> &[Dimension] {
-        if self.rows.is_empty() { &self.dimensions } else { &self.rows }
+        &self.rows
     }
 
     /// The place of the balance's row among the [rows](Self::rows).

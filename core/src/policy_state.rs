@@ -3,13 +3,14 @@
 mod payment;
 mod rule;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use self::payment::Split;
-pub(crate) use self::rule::charge_all;
 #[cfg(feature = "std")]
-pub(crate) use self::rule::decide_alone;
+pub(crate) use self::rule::step_alone;
+pub(crate) use self::rule::{admits_all, charge_all};
 
 use crate::algorithm::{
     BalanceState, BucketState, CalendarState, LogEntry, Lot, PenaltyState, SlidingState, Step, WindowState,
@@ -57,7 +58,7 @@ pub enum QuotaState {
 
 /// The states of a policy's quotas, in the policy's order. Stored as bytes by [`Policy::encode`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PolicyState(pub(crate) Vec<QuotaState>);
+pub struct PolicyState(pub(crate) Box<[QuotaState]>);
 
 impl PolicyState {
     /// Creates a state from its parts, for stores with their own encoding. [`Policy::verify`] checks whether it fits a policy.
@@ -77,12 +78,12 @@ impl PolicyState {
     /// ```
     #[must_use]
     pub fn from_parts(parts: Vec<QuotaState>) -> Self {
-        Self(parts)
+        Self(parts.into())
     }
 
     #[cfg(feature = "std")]
     pub(crate) fn of_one(part: QuotaState) -> Self {
-        Self(alloc::vec![part])
+        Self(Box::new([part]))
     }
 
     /// Each quota's state, in the policy's order.
@@ -168,7 +169,8 @@ impl Policy {
         if !cfg!(target_arch = "wasm32")
             && let (Some(rule), [state]) = (self.single_rule(), &mut state.0[..])
         {
-            return rule.decide_alone(state, now, cost);
+            let (step, left) = rule.step_alone(state, now, cost);
+            return Decision::of_one(step, left, now);
         }
         self.decide_as(state, now, cost, ChargeId::NONE)
     }
@@ -177,9 +179,12 @@ impl Policy {
     #[must_use]
     pub fn decide_as(&self, state: &mut PolicyState, now: UnixMillis, cost: u64, id: ChargeId) -> Decision {
         if !cfg!(target_arch = "wasm32")
-            && let Some(delay) = charge_all(self.quotas(), &mut state.0, now, cost)
+            && self.is_counted_alone()
+            && let Some(delay) = admits_all(self.quotas(), &mut state.0, now, cost)
         {
-            return self.explain(state, now, &Answer { delay, ..Answer::ALLOWED }, None);
+            let mut decision = Decision::admitted(delay, self.quotas().len(), now);
+            charge_all(self.quotas(), &mut state.0, now, cost, decision.quotas_mut());
+            return decision;
         }
         self.move_back(state, now);
         self.return_expired(state, now);
@@ -415,6 +420,11 @@ impl Policy {
             },
             _ => None,
         }
+    }
+
+    /// Whether what a quota makes of an admitted request depends on its own state only.
+    pub(crate) const fn is_counted_alone(&self) -> bool {
+        !self.has_slots() && !self.has_balance()
     }
 
     #[inline]

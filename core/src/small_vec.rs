@@ -1,8 +1,9 @@
 //! One or two values inline, or more in a vector: most policies have one quota or two, which need no allocation. The crate `smallvec`
 //! would take 3.0 KiB more of a Worker with one limit, gzipped.
 
+use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 use core::slice;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,19 @@ impl<T> SmallVec<T> {
     #[inline]
     pub(crate) const fn one(value: T) -> Self {
         Self(Inner::One(value))
+    }
+}
+
+impl<T: Copy> SmallVec<T> {
+    /// So many of the same value.
+    #[inline]
+    pub(crate) fn filled(value: T, count: usize) -> Self {
+        Self(match count {
+            1 => Inner::One(value),
+            #[cfg(not(target_arch = "wasm32"))]
+            2 => Inner::Two([value; 2]),
+            count => Inner::Many(vec![value; count]),
+        })
     }
 }
 
@@ -54,6 +68,18 @@ impl<T> Deref for SmallVec<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Inner::One(value) => slice::from_ref(value),
+            #[cfg(not(target_arch = "wasm32"))]
+            Inner::Two(values) => values,
+            Inner::Many(values) => values,
+        }
+    }
+}
+
+impl<T> DerefMut for SmallVec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            Inner::One(value) => slice::from_mut(value),
             #[cfg(not(target_arch = "wasm32"))]
             Inner::Two(values) => values,
             Inner::Many(values) => values,

@@ -155,8 +155,20 @@ impl Algorithm for TokenBucket {
 
     #[inline]
     fn move_back(&self, state: &mut BucketState, now: UnixMillis) {
-        let latest = now + MAX_CLOCK_SKEW;
-        state.at = state.at.min(latest);
+        if state.at.since(now) > MAX_CLOCK_SKEW {
+            state.at = now + MAX_CLOCK_SKEW;
+        }
+    }
+
+    #[inline]
+    fn step(&self, state: &mut BucketState, now: UnixMillis, cost: u64) -> Step {
+        let step = self.ask(state, now, cost);
+        if let Step::Admitted { .. } = step {
+            let (level, _) = self.level(state, now);
+            // What fits is not cut off.
+            *state = BucketState { level: level + cost * self.per_ms, at: now.max(state.at) };
+        }
+        step
     }
 }
 

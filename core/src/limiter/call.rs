@@ -77,6 +77,7 @@ impl<'a> Check<'a> {
     }
 
     /// Checks that the token is one, that a policy with slots has it, and that the policy knows the window of the check.
+    #[inline]
     pub(crate) fn verify(&self) -> Result<(), Error> {
         self.policy.covers(self.now)?;
         match self.idempotency {

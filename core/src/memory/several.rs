@@ -12,7 +12,7 @@ use super::answers::no_room;
 use super::shard::{Bounds, Row, Shard};
 use super::table::Fingerprint;
 use super::{MemoryLimiter, lock, no_own_state};
-use crate::algorithm::{Lot, Step};
+use crate::algorithm::Lot;
 use crate::limiter::{Block, Check, Grant, Operation, Refund, Reply, Settle};
 use crate::{Charge, Decision, Dimension, Error, Keys, Millis, Policy, PolicyState, Rule, UnixMillis};
 
@@ -22,7 +22,7 @@ struct Locked<'a> {
     /// In ascending order, so that two requests never wait for each other.
     shards: Vec<(usize, MutexGuard<'a, Shard>)>,
     /// For each of the policy's rows: where it is, and the place of its shard among the locked ones.
-    rows: Vec<(Row, usize)>,
+    rows: Vec<(Row<'a>, usize)>,
     bounds: Bounds<'a>,
 }
 
@@ -168,10 +168,10 @@ impl Locked<'_> {
         for (of, (row, shard)) in self.policy.rows().iter().zip(&self.rows) {
             match self.shards[*shard].1.state(*row, self.bounds) {
                 Some(state) => parts.extend(state.0),
-                None => parts.extend(self.policy.initial_state().0.drain(of.quotas())),
+                None => parts.extend_from_slice(&self.policy.initial_state().0[of.quotas()]),
             }
         }
-        PolicyState(parts)
+        PolicyState::from_parts(parts)
     }
 
     fn decide(&mut self, check: &Check<'_>) -> Result<Decision, Error> {
@@ -184,24 +184,18 @@ impl Locked<'_> {
     /// Charges a request in place, which is what most are: each key has a state of its own, and each quota admits the request. Otherwise it
     /// changes nothing.
     fn charge(&mut self, check: &Check<'_>) -> Option<Decision> {
-        let quotas = self.policy.quotas().len();
-        let (mut before, mut statuses) = (Vec::with_capacity(quotas), Vec::with_capacity(quotas));
-        let mut longest = Millis::ZERO;
-        for (nth, (row, shard)) in self.rows.iter().enumerate() {
-            match self.shards[*shard].1.charge(*row, check, &mut before, &mut statuses) {
-                Some(delay) => longest = longest.max(delay),
-                None => {
-                    for (row, shard) in self.rows[..nth].iter().rev() {
-                        let own = before.len() - (row.quotas.1 - row.quotas.0);
-                        self.shards[*shard].1.put_back(*row, &before[own..]);
-                        before.truncate(own);
-                    }
-                    return None;
-                }
-            }
+        if !self.policy.is_counted_alone() {
+            return None;
         }
-        let step = Step::Admitted { delay: longest };
-        Some(Decision::new(step, statuses.into_iter().collect(), None, check.now))
+        let mut delay = Millis::ZERO;
+        for (row, shard) in &self.rows {
+            delay = delay.max(self.shards[*shard].1.admits(*row, check)?);
+        }
+        let mut decision = Decision::admitted(delay, self.policy.quotas().len(), check.now);
+        for (row, shard) in &self.rows {
+            self.shards[*shard].1.charge(*row, check, &mut decision.quotas_mut()[row.dimension.quotas()]);
+        }
+        Some(decision)
     }
 
     fn settle(&mut self, settle: &Settle<'_>, charge: &Charge, paid: &[Lot]) -> Result<(), Error> {
@@ -249,7 +243,7 @@ impl Locked<'_> {
         let rooms = self.rooms(now, |nth| stored[nth])?;
         for (nth, room) in rooms.into_iter().enumerate().filter(|(nth, _)| stored[*nth]) {
             let (row, shard) = self.rows[nth];
-            let state = PolicyState(after.0[self.policy.rows()[nth].quotas()].to_vec());
+            let state = PolicyState(after.0[self.policy.rows()[nth].quotas()].into());
             self.shards[shard].1.store(row, state, self.policy, now, lasts(nth), self.bounds, room);
         }
         Ok(answer)

@@ -1,13 +1,14 @@
 use std::boxed::Box;
-use std::vec::Vec;
 
 use super::answers::{Answers, Charged, Grants, no_room};
 use super::full::{Full, Shape, Shapes, WhenFull};
 use super::table::{self, Fingerprint, Table};
-use crate::algorithm::{BucketState, Lot, WindowState};
+use crate::algorithm::{BucketState, Lot, Standing, Step, WindowState};
 use crate::limiter::{Check, Grant, Settle};
-use crate::policy_state::{charge_all, decide_alone};
-use crate::{Decision, Error, Millis, Policy, PolicyState, Quota, QuotaState, QuotaStatus, Rule, UnixMillis};
+use crate::policy_state::{admits_all, charge_all, step_alone};
+use crate::{
+    Decision, Dimension, Error, Millis, Policy, PolicyState, Quota, QuotaState, QuotaStatus, Rule, UnixMillis,
+};
 
 /// Buckets that a call visits in a table that it uses.
 const VISIT: usize = 8;
@@ -44,9 +45,9 @@ struct Entry {
 enum Kept {
     Bucket(Expiry, Shape, BucketState),
     Window(Expiry, Shape, WindowState),
-    Other(Expiry, Shape, Box<PolicyState>),
+    Other(Expiry, Shape, PolicyState),
     /// A balance, which no wrong clock makes expire earlier.
-    Balance(Expiry, Shape, Box<PolicyState>),
+    Balance(Expiry, Shape, PolicyState),
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
@@ -68,26 +69,24 @@ pub(super) struct Bounds<'a> {
 
 /// Where the state of a key is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct Row<'a> {
     /// The fingerprint of the key's own state.
     pub(super) own: Fingerprint,
-    /// The digest of the policy's dimension.
-    pub(super) digest: u64,
-    /// The dimension's quotas in the policy: the first, and the one after the last.
-    pub(super) quotas: (usize, usize),
+    /// The row of the policy.
+    pub(super) dimension: &'a Dimension,
 }
 
-impl Row {
+impl Row<'_> {
     /// The fingerprint of the state that a key without one of its own shares with others while the shard is full. There is one
     /// for each eighth key of the capacity, for each policy.
     fn shared(self, capacity: usize) -> Fingerprint {
         let shares = u64::try_from(capacity / 8).unwrap_or(u64::MAX).max(1);
         // An odd factor maps different numbers to different ones, and spreads them over all bits.
-        ((self.own % shares) ^ self.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ((self.own % shares) ^ self.dimension.digest()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn rules(self, policy: &Policy) -> &[Quota] {
-        policy.quotas().get(self.quotas.0..self.quotas.1).unwrap_or_default()
+        policy.quotas().get(self.dimension.quotas()).unwrap_or_default()
     }
 }
 
@@ -101,8 +100,20 @@ impl Shard {
         self.states.allocated_bytes() + answers + self.grants.allocated_bytes()
     }
 
+    /// Decides by a policy's only rule on a key that has a small state of its own, which most checks do. A step returns numbers in registers:
+    /// the decision is written once, where the caller wants it.
     #[inline]
-    pub(super) fn decide(&mut self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
+    pub(super) fn step_alone(&mut self, row: Row<'_>, check: &Check<'_>) -> Option<(Step, Standing)> {
+        if check.policy.charges_denied() {
+            return None;
+        }
+        let [quota] = check.policy.quotas() else { return None };
+        self.states.tend(check.now, check.policy.retention(), VISIT);
+        self.states.get_mut(row.own)?.kept.step_alone(quota.rule(), check)
+    }
+
+    /// Decides by all rules of a policy.
+    pub(super) fn decide(&mut self, row: Row<'_>, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
         self.states.tend(check.now, check.policy.retention(), VISIT);
         match self.states.get_mut(row.own) {
             Some(entry) => Ok(entry.kept.decide(check)),
@@ -110,45 +121,24 @@ impl Shard {
         }
     }
 
-    /// Charges a request to a key that has a state of its own, if all quotas of the row admit it, and adds their states before and their
-    /// standings after. Returns how long to delay the request. `None` changes nothing.
-    pub(super) fn charge(
-        &mut self,
-        row: Row,
-        check: &Check<'_>,
-        before: &mut Vec<QuotaState>,
-        statuses: &mut Vec<QuotaStatus>,
-    ) -> Option<Millis> {
+    /// How long to delay a request that all quotas of a key with a state of its own admit. `None` if one does not, or if the key has none.
+    pub(super) fn admits(&mut self, row: Row<'_>, check: &Check<'_>) -> Option<Millis> {
         self.states.tend(check.now, check.policy.retention(), VISIT);
         let kept = &mut self.states.get_mut(row.own)?.kept;
-        let (rules, known) = (row.rules(check.policy), before.len());
-        let delay = kept.with_parts(|parts| {
-            before.extend(parts.iter().map_while(QuotaState::copied));
-            // It charges nothing if one of them has no cheap copy.
-            let delay = charge_all(rules, parts, check.now, check.cost);
-            let states = rules.iter().zip(parts.iter());
-            statuses.extend(states.map(|(quota, state)| quota.rule().status(state, check.now)));
-            delay
-        });
-        if delay.is_none() {
-            before.truncate(known);
-        } else {
-            *kept.expiry_mut() = kept.expiry().renewed(check);
-        }
-        delay
+        kept.with_parts(|parts| admits_all(row.rules(check.policy), parts, check.now, check.cost))
     }
 
-    /// Puts back what was [charged](Self::charge).
-    pub(super) fn put_back(&mut self, row: Row, before: &[QuotaState]) {
-        if let Some(entry) = self.states.get_mut(row.own) {
-            entry.kept.with_parts(|parts| parts.clone_from_slice(before));
-        }
+    /// Charges a request that is [admitted](Self::admits), and says what is left.
+    pub(super) fn charge(&mut self, row: Row<'_>, check: &Check<'_>, left: &mut [QuotaStatus]) {
+        let Some(Entry { kept, .. }) = self.states.get_mut(row.own) else { return };
+        kept.with_parts(|parts| charge_all(row.rules(check.policy), parts, check.now, check.cost, left));
+        kept.expiry_mut().renew(check);
     }
 
     /// Decides on a key that has no state of its own.
     #[cold]
     #[inline(never)]
-    fn decide_first(&mut self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
+    fn decide_first(&mut self, row: Row<'_>, check: &Check<'_>, bounds: Bounds<'_>) -> Result<Decision, Error> {
         let shares = self.would_share(row, bounds);
         if shares && let Some(entry) = self.states.get_mut(row.shared(bounds.keys)) {
             return Ok(entry.kept.decide(check));
@@ -166,7 +156,7 @@ impl Shard {
     }
 
     /// The state that a key has or shares.
-    pub(super) fn state(&self, row: Row, bounds: Bounds<'_>) -> Option<PolicyState> {
+    pub(super) fn state(&self, row: Row<'_>, bounds: Bounds<'_>) -> Option<PolicyState> {
         let shared = || if self.has_shared { self.states.get(row.shared(bounds.keys)) } else { None };
         self.states.get(row.own).or_else(shared).map(|entry| entry.kept.state())
     }
@@ -177,7 +167,7 @@ impl Shard {
     /// [`Refused`](crate::ErrorKind::Refused) if nothing makes room.
     pub(super) fn room_for(
         &self,
-        row: Row,
+        row: Row<'_>,
         now: UnixMillis,
         bounds: Bounds<'_>,
         stay: &[Fingerprint],
@@ -213,7 +203,7 @@ impl Shard {
 
     fn insert(
         &mut self,
-        row: Row,
+        row: Row<'_>,
         fingerprint: Fingerprint,
         state: PolicyState,
         until: Expiry,
@@ -223,7 +213,7 @@ impl Shard {
         if let Some(room) = room {
             self.states.remove(room);
         }
-        let shape = self.shapes.shape(row.digest, row.rules(policy));
+        let shape = self.shapes.shape(row.dimension.digest(), row.rules(policy));
         self.states.insert(Entry { fingerprint, kept: Kept::new(state, until, shape) });
     }
 
@@ -232,7 +222,7 @@ impl Shard {
     #[allow(clippy::too_many_arguments, reason = "all of them are what a row is stored by")]
     pub(super) fn store(
         &mut self,
-        row: Row,
+        row: Row<'_>,
         state: PolicyState,
         policy: &Policy,
         now: UnixMillis,
@@ -256,7 +246,7 @@ impl Shard {
     /// Decides on the first check with a token, and answers later ones as the first.
     pub(super) fn decide_once(
         &mut self,
-        row: Row,
+        row: Row<'_>,
         token: Fingerprint,
         check: &Check<'_>,
         ttl: Millis,
@@ -269,7 +259,10 @@ impl Shard {
             return Err(no_room());
         }
         let before = if check.policy.has_balance() { self.state(row, bounds) } else { None };
-        let decision = self.decide(row, check, bounds)?;
+        let decision = match self.step_alone(row, check) {
+            Some((step, left)) => Decision::of_one(step, left, check.now),
+            None => self.decide(row, check, bounds)?,
+        };
         let paid = before.map(|before| check.policy.paid(&before, &decision).into());
         self.remember(token, check, ttl, &decision, paid, bounds);
         Ok(decision)
@@ -336,13 +329,13 @@ impl Shard {
         if policy.has_slots() { &mut self.slots } else { &mut self.answers }
     }
 
-    pub(super) fn peek(&self, row: Row, check: &Check<'_>, bounds: Bounds<'_>) -> Decision {
+    pub(super) fn peek(&self, row: Row<'_>, check: &Check<'_>, bounds: Bounds<'_>) -> Decision {
         let state = self.state(row, bounds).unwrap_or_else(|| check.policy.initial_state());
         check.policy.peek(&state, check.now, check.cost)
     }
 
     /// Whether a key has no state of its own, and there is no room for one.
-    fn is_full_for(&self, row: Row, bounds: Bounds<'_>) -> bool {
+    fn is_full_for(&self, row: Row<'_>, bounds: Bounds<'_>) -> bool {
         self.states.len() >= bounds.keys && !self.has(row)
     }
 
@@ -352,14 +345,14 @@ impl Shard {
     }
 
     /// Whether a key has no state of its own, and would share one.
-    pub(super) fn would_share(&self, row: Row, bounds: Bounds<'_>) -> bool {
+    pub(super) fn would_share(&self, row: Row<'_>, bounds: Bounds<'_>) -> bool {
         bounds.full.when() == WhenFull::Share && self.is_full_for(row, bounds)
     }
 
     /// Changes the state that a key has or shares. A key without a state starts with an unused one, and `room` makes room for it.
     pub(super) fn correct(
         &mut self,
-        row: Row,
+        row: Row<'_>,
         policy: &Policy,
         now: UnixMillis,
         bounds: Bounds<'_>,
@@ -430,8 +423,8 @@ impl Kept {
         match state.parts() {
             [QuotaState::Bucket(state)] => Self::Bucket(expiry, shape, *state),
             [QuotaState::Window(state)] => Self::Window(expiry, shape, *state),
-            [QuotaState::Balance(_)] => Self::Balance(expiry, shape, Box::new(state)),
-            _ => Self::Other(expiry, shape, Box::new(state)),
+            [QuotaState::Balance(_)] => Self::Balance(expiry, shape, state),
+            _ => Self::Other(expiry, shape, state),
         }
     }
 
@@ -439,7 +432,7 @@ impl Kept {
         match self {
             Self::Bucket(_, _, state) => PolicyState::of_one(QuotaState::Bucket(*state)),
             Self::Window(_, _, state) => PolicyState::of_one(QuotaState::Window(*state)),
-            Self::Other(_, _, state) | Self::Balance(_, _, state) => PolicyState::clone(state),
+            Self::Other(_, _, state) | Self::Balance(_, _, state) => state.clone(),
         }
     }
 
@@ -475,15 +468,6 @@ impl Kept {
         }
     }
 
-    const fn shape(&self) -> Shape {
-        match self {
-            Self::Bucket(_, shape, _)
-            | Self::Window(_, shape, _)
-            | Self::Other(_, shape, _)
-            | Self::Balance(_, shape, _) => *shape,
-        }
-    }
-
     const fn expiry_mut(&mut self) -> &mut Expiry {
         match self {
             Self::Bucket(expiry, ..)
@@ -493,45 +477,39 @@ impl Kept {
         }
     }
 
+    /// The step of a policy's only rule. `None` if its state is not a small one.
     #[inline]
+    fn step_alone(&mut self, rule: &Rule, check: &Check<'_>) -> Option<(Step, Standing)> {
+        let (now, cost) = (check.now, check.cost);
+        self.expiry_mut().renew(check);
+        match (rule, self) {
+            (Rule::TokenBucket(rule), Self::Bucket(_, _, state)) => Some(step_alone(rule, state, now, cost)),
+            (Rule::LeakyBucket(rule), Self::Bucket(_, _, state)) => Some(step_alone(rule, state, now, cost)),
+            (Rule::FixedWindow(rule), Self::Window(_, _, state)) => Some(step_alone(rule, state, now, cost)),
+            _ => None,
+        }
+    }
+
     fn decide(&mut self, check: &Check<'_>) -> Decision {
         let (now, cost) = (check.now, check.cost);
-        match (&mut *self, check.policy.single_rule()) {
-            (Self::Bucket(expiry, _, state), Some(Rule::TokenBucket(rule))) => {
-                *expiry = expiry.renewed(check);
-                decide_alone(rule, state, now, cost)
-            }
-            (Self::Bucket(expiry, _, state), Some(Rule::LeakyBucket(rule))) => {
-                *expiry = expiry.renewed(check);
-                decide_alone(rule, state, now, cost)
-            }
-            (Self::Window(expiry, _, state), Some(Rule::FixedWindow(rule))) => {
-                *expiry = expiry.renewed(check);
-                decide_alone(rule, state, now, cost)
-            }
-            (Self::Balance(until, _, state), _) => {
+        self.expiry_mut().renew(check);
+        match &mut *self {
+            Self::Balance(until, _, state) => {
                 let decision = check.policy.decide_as(state, now, cost, check.charge_id());
                 // What is spent does not last any more.
                 *until = Expiry::at(now + check.policy.expires_after(state, now).max(check.policy.retention()));
                 decision
             }
-            _ => self.update(self.expiry().renewed(check), |state| {
-                check.policy.decide_as(state, now, cost, check.charge_id())
-            }),
+            Self::Other(_, _, state) => check.policy.decide_as(state, now, cost, check.charge_id()),
+            // One small state of a policy that charges denials.
+            Self::Bucket(until, shape, _) | Self::Window(until, shape, _) => {
+                let (until, shape) = (*until, *shape);
+                let mut state = self.state();
+                let decision = check.policy.decide_as(&mut state, now, cost, check.charge_id());
+                *self = Self::new(state, until, shape);
+                decision
+            }
         }
-    }
-
-    /// Changes the state and sets its expiry.
-    #[inline]
-    fn update<T>(&mut self, expiry: Expiry, change: impl FnOnce(&mut PolicyState) -> T) -> T {
-        if let Self::Other(until, _, state) | Self::Balance(until, _, state) = self {
-            *until = expiry;
-            return change(state);
-        }
-        let mut state = self.state();
-        let answer = change(&mut state);
-        *self = Self::new(state, expiry, self.shape());
-        answer
     }
 }
 
@@ -546,10 +524,13 @@ impl Expiry {
         Self::at(check.now + check.policy.retention())
     }
 
-    /// The expiry after another check. It never moves back: a sweep corrects one that a wrong clock has set.
+    /// Sets the expiry after another check. It never moves back: a sweep corrects one that a wrong clock has set.
     #[inline]
-    fn renewed(self, check: &Check<'_>) -> Self {
-        self.max(Self::of(check))
+    fn renew(&mut self, check: &Check<'_>) {
+        // Most checks of a key come in the same second as another.
+        if check.now.get() + check.policy.retention().get() > u64::from(self.0) * 1_000 {
+            *self = Self::of(check);
+        }
     }
 
     fn has_passed(self, now: UnixMillis) -> bool {

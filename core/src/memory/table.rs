@@ -28,6 +28,9 @@ const DRAWN: usize = 8;
 /// How many buckets are looked at for them. Most have a row if a table is full.
 const DRAWS: u64 = 64;
 
+/// No time, in units of 1,024 ms.
+const NEVER: u64 = u64::MAX;
+
 /// What a [`Table`] stores.
 pub(super) trait Row {
     fn fingerprint(&self) -> Fingerprint;
@@ -46,19 +49,31 @@ pub(super) trait Row {
 #[derive(Debug)]
 pub(super) struct Table<T> {
     segments: Vec<HashTable<T>>,
+    /// The bits of a fingerprint that select one of the segments, or of as many as the next power of two.
+    mask: usize,
     /// Of all segments.
     len: usize,
     /// The segment and its bucket that the next visit starts at; zeros between two passes.
     cursor: (usize, usize),
     /// The time at which the last pass began, in units of 1,024 ms.
     pass: u64,
+    /// The time at which there is nothing to visit, in the same units. [`NEVER`] during a pass.
+    idle: u64,
     /// The longest time a row is kept after its last use.
     retention: Millis,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { segments: vec![HashTable::new()], len: 0, cursor: (0, 0), pass: 0, retention: Millis::ZERO }
+        Self {
+            segments: vec![HashTable::new()],
+            mask: 0,
+            len: 0,
+            cursor: (0, 0),
+            pass: 0,
+            idle: NEVER,
+            retention: Millis::ZERO,
+        }
     }
 }
 
@@ -128,11 +143,10 @@ impl<T: Row> Table<T> {
     #[allow(clippy::cast_possible_truncation, reason = "a segment has at most 16 bits")]
     #[inline]
     fn place(&self, fingerprint: Fingerprint) -> usize {
-        let (bits, count) = (usize::from((fingerprint >> 16) as u16), self.segments.len());
-        let all = count.next_power_of_two();
+        let bits = usize::from((fingerprint >> 16) as u16);
         // A segment that does not exist yet has its rows in the one that will be split.
-        let place = bits & (all - 1);
-        if place < count { place } else { place & (all / 2 - 1) }
+        let place = bits & self.mask;
+        if place < self.segments.len() { place } else { place & (self.mask >> 1) }
     }
 
     fn put(&mut self, row: T) {
@@ -147,6 +161,7 @@ impl<T: Row> Table<T> {
         let old = mem::take(&mut self.segments[parent(added)]);
         self.segments[parent(added)] = HashTable::with_capacity(old.len() / 2);
         self.segments.push(HashTable::with_capacity(old.len() / 2));
+        self.mask = mask(self.segments.len());
         old.into_iter().for_each(|row| self.put(row));
     }
 
@@ -159,6 +174,7 @@ impl<T: Row> Table<T> {
                 break;
             }
             let rows = self.segments.pop().unwrap_or_default();
+            self.mask = mask(last);
             self.segments[parent(last)].reserve(rows.len(), T::fingerprint);
             rows.into_iter().for_each(|row| self.put(row));
         }
@@ -171,9 +187,21 @@ impl<T: Row> Table<T> {
     /// caller is about to use a row that is kept for `retention`.
     #[inline]
     pub(super) fn tend(&mut self, now: UnixMillis, retention: Millis, buckets: usize) {
-        self.retention = self.retention.max(retention);
-        if self.cursor != (0, 0) || (self.pass != now.get() >> 10 && self.len > ROWS_MIN) {
+        if self.retention < retention {
+            self.retention = retention;
+        }
+        if self.idle != now.get() >> 10 {
+            self.visit_if_due(now, buckets);
+        }
+    }
+
+    #[inline(never)]
+    fn visit_if_due(&mut self, now: UnixMillis, buckets: usize) {
+        let time = now.get() >> 10;
+        if self.cursor != (0, 0) || (self.pass != time && self.len > ROWS_MIN) {
             self.visit(now, buckets);
+        } else {
+            self.idle = time;
         }
     }
 
@@ -182,7 +210,7 @@ impl<T: Row> Table<T> {
     #[inline(never)]
     pub(super) fn visit(&mut self, now: UnixMillis, buckets: usize) {
         if self.cursor == (0, 0) {
-            self.pass = now.get() >> 10;
+            (self.pass, self.idle) = (now.get() >> 10, NEVER);
         }
         let (latest, mut left) = (self.latest(now), buckets);
         while left > 0 {
@@ -241,6 +269,10 @@ impl<T: Row> Table<T> {
 /// The segment that is split to get segment `added`.
 const fn parent(added: usize) -> usize {
     added ^ (1 << added.ilog2())
+}
+
+const fn mask(segments: usize) -> usize {
+    segments.next_power_of_two() - 1
 }
 
 /// Returns memory of a hash table that is less than a quarter full.

@@ -7,10 +7,9 @@ use crate::algorithm::{
     Algorithm as _, BalanceState, BucketState, CalendarState, Inspect, PenaltyState, SlidingState, Standing, Step,
     WindowState,
 };
-use crate::decision::{Decision, QuotaStatus};
+use crate::decision::QuotaStatus;
 use crate::limiter::ChargeId;
 use crate::quota::{Quota, Rule};
-use crate::small_vec::SmallVec;
 use crate::{Millis, UnixMillis};
 
 /// Calls a method of a rule's algorithm with the rule's state.
@@ -52,6 +51,36 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.ask(inner, now, cost), Step::Never)
     }
 
+    /// The answer after [`Rule::move_back`].
+    fn ask_moved_back(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Step {
+        dispatch!(
+            self,
+            state,
+            |rule, inner| {
+                rule.move_back(inner, now);
+                rule.ask(inner, now, cost)
+            },
+            Step::Never
+        )
+    }
+
+    /// Charges a quota that needs nothing else for it, and says what is left.
+    fn charge_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64, left: &mut QuotaStatus) {
+        if let Self::Penalty(_) = self {
+            *left = self.status(state, now);
+            return;
+        }
+        dispatch!(
+            self,
+            state,
+            |rule, inner| {
+                rule.charge(inner, now, cost);
+                *left = rule.standing(inner, now).into();
+            },
+            ()
+        );
+    }
+
     /// The time until this many units fit, if nothing else is charged, also units that a window has only because it carried some over.
     /// `None` if they never do.
     pub(super) fn wait_for(&self, state: &QuotaState, now: UnixMillis, units: u64) -> Option<Millis> {
@@ -73,20 +102,6 @@ impl Rule {
         dispatch!(self, state, |rule, inner| rule.charge(inner, now, cost), ());
     }
 
-    /// Charges the request if it fits, after [`Rule::move_back`].
-    #[inline]
-    fn step(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Step {
-        dispatch!(
-            self,
-            state,
-            |rule, inner| {
-                rule.move_back(inner, now);
-                rule.step(inner, now, cost)
-            },
-            Step::Never
-        )
-    }
-
     pub(super) fn refund(&self, state: &mut QuotaState, charged_at: UnixMillis, now: UnixMillis, cost: u64) {
         dispatch!(self, state, |rule, inner| rule.refund(inner, charged_at, now, cost), ());
     }
@@ -100,9 +115,8 @@ impl Rule {
     }
 
     #[inline]
-    pub(super) fn decide_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> Decision {
-        let misplaced = || decision_of_one(Step::Never, self.nothing_left(), now);
-        dispatch!(self, state, |rule, inner| decide_alone(rule, inner, now, cost), misplaced())
+    pub(crate) fn step_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> (Step, Standing) {
+        dispatch!(self, state, |rule, inner| step_alone(rule, inner, now, cost), (Step::Never, self.nothing_left()))
     }
 
     #[inline]
@@ -128,42 +142,33 @@ impl Rule {
     }
 }
 
-impl QuotaState {
-    /// A copy, if that takes no allocation.
-    pub(crate) const fn copied(&self) -> Option<Self> {
-        match self {
-            Self::Window(state) => Some(Self::Window(*state)),
-            Self::Sliding(state) => Some(Self::Sliding(*state)),
-            Self::Bucket(state) => Some(Self::Bucket(*state)),
-            Self::Calendar(state) => Some(Self::Calendar(*state)),
-            Self::Log(_) | Self::Slots(_) | Self::Penalty(_) | Self::Balance(_) => None,
-        }
+/// How long to delay a request that all quotas admit. `None` if one does not.
+pub(crate) fn admits_all(quotas: &[Quota], states: &mut [QuotaState], now: UnixMillis, cost: u64) -> Option<Millis> {
+    let mut longest = Millis::ZERO;
+    for (quota, state) in quotas.iter().zip(states) {
+        let Step::Admitted { delay } = quota.rule().ask_moved_back(state, now, cost) else { return None };
+        longest = longest.max(delay);
+    }
+    Some(longest)
+}
+
+/// Charges all quotas, and says what is left of each.
+pub(crate) fn charge_all(
+    quotas: &[Quota],
+    states: &mut [QuotaState],
+    now: UnixMillis,
+    cost: u64,
+    left: &mut [QuotaStatus],
+) {
+    for ((quota, state), left) in quotas.iter().zip(states).zip(left) {
+        quota.rule().charge_alone(state, now, cost, left);
     }
 }
 
-/// Charges all quotas, each in one step, and returns how long to delay the request. `None` changes nothing: a quota does not admit
-/// the request, or one is there whose state cannot be put back so cheaply, or that needs more than a step.
-pub(crate) fn charge_all(quotas: &[Quota], states: &mut [QuotaState], now: UnixMillis, cost: u64) -> Option<Millis> {
-    let ([quota, quotas @ ..], [state, states @ ..]) = (quotas, states) else { return Some(Millis::ZERO) };
-    let before = state.copied()?;
-    if let Step::Admitted { delay } = quota.rule().step(state, now, cost)
-        && let Some(others) = charge_all(quotas, states, now, cost)
-    {
-        return Some(delay.max(others));
-    }
-    *state = before;
-    None
-}
-
-/// Decides by the only rule of a policy. Most policies have one rule, and this path is optimized for them.
+/// The step of the only rule of a policy, and what is left. Most policies have one rule, and this path is optimized for them.
 #[inline]
-pub(crate) fn decide_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> Decision {
+pub(crate) fn step_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> (Step, Standing) {
     rule.move_back(state, now);
     let step = rule.step(state, now, cost);
-    decision_of_one(step, rule.standing(state, now), now)
-}
-
-#[inline]
-fn decision_of_one(step: Step, standing: Standing, now: UnixMillis) -> Decision {
-    Decision::new(step, SmallVec::one(standing.into()), Some(0), now)
+    (step, rule.standing(state, now))
 }
