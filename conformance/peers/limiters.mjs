@@ -4,6 +4,7 @@
 // - `allowed`
 // - `retryAfterMs`: for a denial, how long the peer tells the client to wait
 
+import { createHitLimit } from "@joint-ops/hitlimit/node";
 import { Ratelimit } from "@upstash/ratelimit";
 import { Redis as Upstash } from "@upstash/redis";
 import express from "express";
@@ -53,6 +54,14 @@ export const limiters = {
     await new Promise((resolve) => server.once("listening", resolve));
     const url = `http://127.0.0.1:${server.address().port}`;
     return async (key) => answered(await fetch(url, { headers: { "x-key": encodeURIComponent(key) } }));
+  },
+
+  "@joint-ops/hitlimit": () => (quota) => {
+    const limiter = createHitLimit({ limit: quota.limit, window: quota.window_ms, key: (request) => request.key });
+    return async (key) => {
+      const { allowed, info } = await limiter.check({ key });
+      return { allowed, retryAfterMs: info.resetIn * 1_000 };
+    };
   },
 
   "hono-rate-limiter": () => (quota) => {

@@ -1,4 +1,4 @@
-//! The cost of a decision in memory, beside the governor crate: one step of an algorithm, and checks of many keys.
+//! The cost of a decision in memory, beside the crates governor and rate-net: one step of an algorithm, and checks of many keys.
 //!
 //! `cargo bench -p tidegate-core`
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
@@ -6,9 +6,11 @@
 use std::hint::black_box;
 use std::io::Result;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use clock_lib::ManualClock;
 use governor::RateLimiter;
 use governor::clock::FakeRelativeClock;
 use tidegate_core::algorithm::{Algorithm, BucketState, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
@@ -17,6 +19,7 @@ use tidegate_measured::{Aim, At, Measurement, Unit, ns_per_call, shortened};
 use tidegate_testing::NOW;
 
 const GOVERNOR: &str = "governor 0.10";
+const RATE_NET: &str = "rate-net 2.1";
 /// The steps of a part of a round.
 const STEPS: u32 = 100_000;
 /// The rate and the burst of governor's limiters. With its fake clock, nothing is refilled.
@@ -74,13 +77,15 @@ fn step<A: Algorithm>(rule: &A) -> f64 {
     })
 }
 
-/// Compares both limiters with the same text keys, in the same order, all requests admitted.
+/// Compares the limiters with the same text keys, in the same order, all requests admitted.
 fn keyed(many: usize) -> Result<()> {
     let names: Vec<String> = (0..many).map(|n| format!("ip:10.{}.{}.{}", n / 62_500, n / 250 % 250, n % 250)).collect();
     let keys: Vec<Key> = names.iter().map(Key::new).collect();
     let policy = Policy::new("api", [quota()]).unwrap();
     let (memory, reading) = (MemoryLimiter::new(), RateLimiter::dashmap(rate()));
     let stopped = RateLimiter::dashmap_with_clock(rate(), FakeRelativeClock::default());
+    let per_second = rate_net::Quota::rate(BILLION.get(), Duration::from_secs(1)).unwrap();
+    let net = rate_net::RateLimiter::with_quota(per_second).with_clock(Arc::new(ManualClock::new()));
     let clock = quanta::Clock::new();
     let started = clock.raw();
     let ours = |key: usize, now| assert!(memory.decide(Check::new(&policy, &keys[key], now)).unwrap().is_allowed());
@@ -89,6 +94,7 @@ fn keyed(many: usize) -> Result<()> {
         ours(key, NOW);
         reading.check_key(name).unwrap();
         stopped.check_key(name).unwrap();
+        assert!(net.check(name.as_str()).is_allow());
     }
     let at = At::Keys(u32::try_from(many).unwrap());
     let measured = |name| Measurement::new("core", name, Unit::Ns).at(at).aim(Aim::Ratio(1.0));
@@ -99,6 +105,11 @@ fn keyed(many: usize) -> Result<()> {
             || time(threads, many, |key| black_box(stopped.check_key(&names[key])).unwrap()),
         )?;
     }
+    measured("a check, one thread, beside rate-net").beside(
+        RATE_NET,
+        || time(1, many, |key| ours(key, NOW)),
+        || time(1, many, |key| assert!(net.check(names[key].as_str()).is_allow())),
+    )?;
     measured("a check that reads the clock, one thread").beside(
         GOVERNOR,
         || time(1, many, |key| ours(key, now())),

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use clock_lib::ManualClock;
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::DashMapStateStore;
 use limitador::limit::{Context, Limit};
-use tidegate_core::Quota;
+use rate_net::{Algorithm, Decision};
+use tidegate_core::{Quota, Rule};
 
 use crate::{Make, bucket};
 
@@ -35,6 +37,7 @@ pub(crate) fn maker(name: &str) -> Option<Make> {
     match name {
         "governor" => Some(|quota| Ok(Box::new(Governor::new(quota)?))),
         "limitador" => Some(|quota| Ok(Box::new(Limitador::new(quota)))),
+        "rate-net" => Some(|quota| Ok(Box::new(RateNet::new(quota)?))),
         "throttlecrab" => Some(|quota| Ok(Box::new(Throttlecrab::new(quota)?))),
         _ => None,
     }
@@ -121,6 +124,44 @@ impl Limiter for Limitador {
         let checked = checked.map_err(|error| error.to_string())?;
         let wait = checked.counters.first().and_then(|counter| counter.expires_in());
         Ok(if checked.limited { Said::Denied(wait) } else { Said::Allowed })
+    }
+}
+
+struct RateNet {
+    limiter: rate_net::RateLimiter<Arc<ManualClock>>,
+    clock: Arc<ManualClock>,
+}
+
+impl RateNet {
+    fn new(quota: &Quota) -> Result<Self, String> {
+        let rule = quota.rule();
+        // Its windows begin at multiples of their length since the limiter was made. This clock begins with the epoch.
+        let clock = Arc::new(ManualClock::new());
+        let builder = rate_net::RateLimiter::builder().clock(Arc::clone(&clock));
+        let builder = match rule {
+            Rule::FixedWindow(_) => builder.algorithm(Algorithm::FixedWindow),
+            Rule::SlidingWindow(_) => builder.algorithm(Algorithm::SlidingWindowCounter),
+            _ => builder,
+        };
+        let builder = match rule {
+            Rule::TokenBucket(rule) => {
+                let period = Duration::from_millis(rule.per().get());
+                builder.quota(small(rule.refill())?, period).burst(small(rule.capacity())?)
+            }
+            _ => builder.quota(small(rule.limit())?, Duration::from_millis(rule.window().get())),
+        };
+        Ok(Self { limiter: builder.try_build().map_err(|error| error.to_string())?, clock })
+    }
+}
+
+impl Limiter for RateNet {
+    fn check(&self, key: &str, cost: u64, now_ms: u64) -> Result<Said, String> {
+        self.clock.advance_to(Duration::from_millis(now_ms));
+        Ok(match self.limiter.check_n(key, small(cost)?) {
+            Decision::Allow => Said::Allowed,
+            denied if denied.is_impossible() => Said::Never,
+            denied => Said::Denied(denied.retry_after()),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers the suite's checks with a peer:
 //!
 //! ```text
-//! tidegate-peers governor|limitador|throttlecrab --test-mode
+//! tidegate-peers governor|limitador|rate-net|throttlecrab --test-mode
 //! ```
 //!
 //! It prints its address, and ends when standard input closes. Requests are answered on all cores.

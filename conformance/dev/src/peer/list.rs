@@ -116,6 +116,11 @@ const OTHERS: &[Peer] = &[
         Over::Memory,
         "At most `limit` requests of a client in each window. https://github.com/rhinobase/hono-rate-limiter",
     ),
+    node(
+        "@joint-ops/hitlimit",
+        Over::Memory,
+        "\"max requests per window\". https://www.npmjs.com/package/@joint-ops/hitlimit",
+    ),
     Peer {
         algorithms: BUCKETS,
         windows: Windows::Aligned,
@@ -128,6 +133,15 @@ const OTHERS: &[Peer] = &[
         algorithms: BUCKETS,
         windows: Windows::Aligned,
         ..native("throttlecrab", "GCRA with a burst and a rate. https://docs.rs/throttlecrab/0.4.40/throttlecrab/")
+    },
+    Peer {
+        algorithms: WINDOWS_AND_BUCKETS,
+        windows: Windows::Aligned,
+        ..native(
+            "rate-net",
+            "\"Never over-admits\": at most `limit` in an aligned window, and `burst + rate x elapsed` of a bucket; the sliding window is an \
+             approximation. https://docs.rs/rate-net/2.1.0/rate_net/",
+        )
     },
     Peer {
         on_virtual_time: false,
