@@ -32,13 +32,17 @@ const joined = (all, which) => all.map((line) => line[which]).filter((line) => l
 
 const parts = ["numbers", "decide", "plain", "lend", "batch"].map((name) => joined(lines(name), 0));
 
-/** What the module exports, and this file runs: the scripts by their numbers in `ts/stores/redis/wire.ts`. */
-const composed = `const [numbers, decide, plain, lend, batch] = ${text(parts)};
-const begin = numbers + "local function decide(KEYS, ARGV, redis)\\n" + decide + "end\\n";
+/**
+ * What the module exports, and this file runs: the scripts by their numbers in `ts/stores/redis/wire.ts`. Each text is a constant of its own, so
+ * that only who uses it loads it.
+ */
+const composed = `${["numbers", "decide", "plain", "lend", "batch"].map((name, nth) => `const ${name} = ${text(parts[nth])};`).join("\n")}
+const begin = () => numbers + "local function decide(KEYS, ARGV, redis)\\n" + decide + "end\\n";
 const flag = (locking) => (locking ? "#!lua flags=allow-key-locking\\n" : "");
-export const scripts = [numbers + decide, plain, begin + lend];
+export const scripts = [numbers + decide, plain];
+export const lendScript = () => begin() + lend;
 export const scriptOf = (script, locking) => flag(locking) + scripts[script];
-export const batchScript = (locking) => flag(locking) + begin + "local function plain(KEYS, ARGV)\\n" + plain + "end\\nlocal function lend(KEYS, ARGV)\\n" + lend + "end\\n" + batch;
+export const batchScript = (locking) => flag(locking) + begin() + "local function plain(KEYS, ARGV)\\n" + plain + "end\\nlocal function lend(KEYS, ARGV)\\n" + lend + "end\\n" + batch;
 `;
 
 /** How the script with what a balance needs comes of the first one: how many lines it keeps, how many it replaces, and by which. */
@@ -69,7 +73,8 @@ export function withBalance(script) {
 
 const load = (module) => import(`data:text/javascript,${encodeURIComponent(module)}`);
 const sha1 = (script) => createHash("sha1").update(script).digest("hex");
-const [{ scriptOf }, { withBalance }] = [await load(composed), await load(changed)];
+const [{ scriptOf, scripts, lendScript }, { withBalance }] = [await load(composed), await load(changed)];
+scripts.push(lendScript());
 const whole = joined(["numbers", "decide"].flatMap((name, nth) => lines(name).slice(0, nth === 0 ? -1 : undefined)), 1);
 if (withBalance(scriptOf(0, false)) !== whole) throw new Error("the changes do not make the script of policies with a balance");
 const flag = "#!lua flags=allow-key-locking\n";

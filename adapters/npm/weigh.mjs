@@ -8,6 +8,9 @@ import { buildSync } from "esbuild";
 /** The entries of the stores. */
 export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "postgres", "netlify-blobs", "deno-kv", "store", "memory"];
 
+/** Those that have a `RateLimiter`, with a part that it can count by. */
+export const PARTS = { "cloudflare-ratelimit": "fixedWindow", upstash: "slidingWindow", redis: "slidingWindow", memory: "slidingWindow" };
+
 /** The entries of the gates, and the folder of the WebAssembly that one loads. */
 export const GATES = { gate: undefined, "gate/toml": "toml" };
 
@@ -29,19 +32,24 @@ export function bundled(contents, conditions) {
 /** The weight of all parts, each gzipped. */
 export const kib = (...parts) => parts.reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0) / 1024;
 
+/** What an application imports that limits by a store: its `Tidegate`, and the object that counts, if it is the application's. */
+const imported = (entry) => `{ Tidegate${entry === "cloudflare" ? ", TidegateObject" : ""} } from "./dist/stores/${entry}/index.js"`;
+
 /** The weight of a store in an application's output. */
-export const weightOfStore = (entry) => kib(bundled(`export * from "./dist/stores/${entry}/index.js"`, ["edge-light"]));
+export const weightOfStore = (entry) => kib(bundled(`export ${imported(entry)}`, ["edge-light"]));
 
-/** The weight of a `RateLimiter` in memory with these parts. */
-export const weightOfParts = (...names) =>
-  kib(bundled(`export { RateLimiter } from "./dist/stores/memory/index.js"; export { ${names.join()} } from "./dist/parts.js";`, ["edge-light"]));
+/** The weight of a store's `RateLimiter` with these parts. */
+export const weightOfParts = (entry, ...names) =>
+  kib(bundled(`export { RateLimiter } from "./dist/stores/${entry}/index.js"; export { ${names.join()} } from "./dist/parts.js";`, ["edge-light"]));
 
-/** The weight of a gate, beside those of its stores: without what it shares with one that calls. */
+/**
+ * The weight of a gate, beside those of its stores: without what it shares with one that calls. That is one without scripts, because their place in a
+ * bundle changes what gzip finds.
+ */
 export function weightOfGate(entry) {
   const module = GATES[entry];
   const wasm = module ? kib(readFileSync(path.join(import.meta.dirname, `dist/${module}/tidegate.wasm`))) : 0;
   const file = entry === "gate" ? "gate/index.js" : `${entry}.js`;
-  const entries = [file, "stores/upstash/index.js"].map((file, place) => `export * as m${place} from "./dist/${file}"`);
-  const script = kib(bundled(entries.join("\n"), ["edge-light"])) - weightOfStore("upstash");
+  const script = kib(bundled(`export * as gate from "./dist/${file}"; export ${imported("postgres")}`, ["edge-light"])) - weightOfStore("postgres");
   return { wasm, script, total: wasm + script };
 }

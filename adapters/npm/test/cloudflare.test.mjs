@@ -430,6 +430,30 @@ test("the Rate Limiting binding counts by the client's address", async () => {
   assert.equal((await ask("/", "192.0.2.2")).status, 200);
 });
 
+test("a RateLimiter counts in the Rate Limiting binding, together with Tidegate", async () => {
+  const module = `
+import { env } from "cloudflare:workers";
+import { RateLimiter, Tidegate } from "@tidegate/edge/cloudflare-ratelimit";
+import { clientAddress, fixedWindow } from "@tidegate/edge/parts";
+const common = { binding: env.LIMITER, failMode: "closed" };
+const whole = new Tidegate({ ...common, policy: { name: "api", quotas: [{ fixedWindow: { limit: 5, windowMs: 60_000 } }] } });
+const lean = new RateLimiter({ ...common, policy: { name: "api", quotas: [fixedWindow(5, "1 min")] }, sender: clientAddress("cloudflare") });
+export default {
+  async fetch(request) {
+    const verdicts = [];
+    // Two at once, so that none may wait for what another request has begun.
+    for (let nth = 0; nth < 8; nth++) verdicts.push(...(await Promise.all([lean.check(request), whole.check(request)])));
+    return Response.json(verdicts.map(({ allowed, key, error, response, headers }) => [allowed, key, error?.message, response?.status, headers["ratelimit-policy"]]));
+  },
+};`;
+  const { ask } = await worker(module, { ratelimits: { LIMITER: { simple: { limit: 5, period: 60 } } } });
+  const told = JSON.parse((await ask("/")).body);
+  // The emulation's windows are those of the wall clock, so that there may be two.
+  const admitted = told.filter(([allowed]) => allowed).length;
+  assert.ok(admitted === 5 || admitted === 10, JSON.stringify(told));
+  for (const [allowed, ...rest] of told) assert.deepEqual(rest, ["ip:192.0.2.1", null, allowed ? null : 429, '"api";q=5;w=60']);
+});
+
 test("WebAssembly that cannot be started is an error that says what to do", async () => {
   const imports = `
 export default {

@@ -12,7 +12,7 @@ import { canLend, Lender } from "../modules/core/lending/lender.js";
 import { Policy } from "../modules/core/policy.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, STATUS, UNKNOWN, WAIT } from "../modules/decision_numbers.js";
-import { lent } from "../modules/stores/redis/wire.js";
+import { LOANS } from "../modules/stores/redis/loans.js";
 import { calendarQuota, latestKnown, seeded, started } from "./reference.mjs";
 
 const SEED = seeded();
@@ -967,7 +967,7 @@ test("a loan of another size is accepted, and one that is not safe is corrupt", 
   const { loan, unspent, kept, ...more } = question;
   for (const { verdict, used, granted, accepted } of rows) {
     const text = `${verdict}${before.replace("USED", used)}>${granted}`;
-    const read = () => lent({ kind: ASK_CHECK, policy: fixedOf(100).policy, cost: 1, now }, { ...more, owed: 0, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
+    const read = () => LOANS.lent({ kind: ASK_CHECK, policy: fixedOf(100).policy, cost: 1, now }, { ...more, owed: 0, back: { loan, unspent, kept } }, { isTimeless: false }, text).granted;
     const found = tried(() => read() ?? {});
     const shown = found.error ?? (found.number === undefined ? "" : `${found.number}:${found.units}:${now + found.lasts}`);
     assert.equal(shown, accepted ? granted : "corrupt", text);

@@ -18,6 +18,7 @@ import { BLOCK, CHECK, GRANT, PEEK, REFUND, RESET, SETTLE } from "../modules/que
 import { Counter } from "../modules/stores/cloudflare/counter.js";
 import { lost } from "../modules/stores/cloudflare/errors.js";
 import { Rows } from "../modules/stores/cloudflare/rows.js";
+import { StoreBorrowing } from "../modules/lending_store.js";
 import { Stubs } from "../modules/stores/cloudflare/stubs.js";
 import { answersApart, readAnswer, together, writtenCall, writtenQuotas } from "../modules/stores/cloudflare/wire.js";
 import { ask, calendarQuota, callOf, latestKnown, seeded, started } from "./reference.mjs";
@@ -198,7 +199,8 @@ class OwnLimiter {
       this.#calls.push(asked);
       return objects(asked);
     };
-    this.stubs = new Stubs(this.core, { getByName: (name) => ({ answer: (text) => answer(`${name}?${text}`) }) }, undefined, ready);
+    const borrowing = ready.slice > 0 ? (store) => (this.borrowing = new StoreBorrowing(store, ready)) : undefined;
+    this.stubs = new Stubs(this.core, { getByName: (name) => ({ answer: (text) => answer(`${name}?${text}`) }) }, undefined, { ...ready, borrowing });
   }
 
   /** The name of an object and what it is asked. */
@@ -750,7 +752,7 @@ class Borrowing {
     const sent = this.#own.stubs.send(callOf(question));
     const waited = sent && this.#calls.pop();
     // What is told is in no order.
-    void this.#own.stubs.tell(this.#now);
+    void this.#own.borrowing.tell(this.#now);
     const byText = (one, other) => (one.asked < other.asked ? -1 : 1);
     const own = [...this.#calls.sort(byText), ...(waited ? [waited] : [])];
     const rust = this.#expected(question);

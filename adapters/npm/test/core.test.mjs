@@ -19,6 +19,7 @@ import { MAX_INSTANT } from "../modules/core/arithmetic.js";
 import { BALANCES } from "../modules/balances.js";
 import { BLOCK, CHECK, GRANT, PEEK, REFUND, RESET, SETTLE } from "../modules/question.js";
 import { Memory } from "../modules/stores/memory/memory.js";
+import { LOANS } from "../modules/stores/redis/loans.js";
 import { answer, scriptFor, words } from "../modules/stores/redis/wire.js";
 import { called } from "../modules/store.js";
 import { Versioned, versioned as capabilities } from "../modules/versioned.js";
@@ -294,7 +295,7 @@ test("Redis: the same commands, and answers mean the same", () => {
     const [isTimeless, minTtlMs] = [chance.once(2), chance.from([0, 0, 1, 60_000])];
     const [ours, theirs] = pair(redis, chosen, [false, isTimeless, minTtlMs, 0, 0, 0]);
     if (ours.kind) continue;
-    const [core, reference, wire] = [ours.value, theirs.value, { isTimeless, minTtlMs }];
+    const [core, reference, wire] = [ours.value, theirs.value, { isTimeless, minTtlMs, loans: LOANS }];
     const keys = Array.from({ length: 3 }, () => text(chance));
     const tokens = ["t1", "t2\n", "é", "  "];
     let now = clockOf(chance, chosen);

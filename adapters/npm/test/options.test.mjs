@@ -31,6 +31,11 @@ const gate = gateOf(entries["./gate"]);
 const request = new Request("https://example.com/");
 const limits = (entry) => ({ limit: (more) => entries[entry].limit(tidegate, more) });
 const store = (entry, options) => ({ Tidegate: (more) => new entries[entry].Tidegate({ ...own, ...options, ...more }) });
+/** The same, and a limiter of parts. */
+const withParts = (entry, options) => ({
+  ...store(entry, options),
+  RateLimiter: (more) => new entries[entry].RateLimiter({ policy: { name: "options", quotas: [entries["./parts"].fixedWindow(9, "1 min")] }, ...options, ...more }),
+});
 
 /** What each part is given before its options. */
 const PARTS = {
@@ -40,16 +45,18 @@ const PARTS = {
   tokenBucket: [9, 1, "1 d"],
   leakyBucket: [9, 1, "1 d"],
   penalty: ["1 s", 2, "1 min"],
+  concurrency: [9, "1 d"],
+  block: ["1 d"],
   clientAddress: ["vercel"],
 };
 
 /** For each entry, what takes options. All else that it exports takes none. */
 const TAKES = {
-  ".": store(".", { url: "https://eu1.upstash.io", token: "t" }),
+  ".": withParts(".", { url: "https://eu1.upstash.io", token: "t" }),
   "./cloudflare": store("./cloudflare", { namespace: { idFromName() {}, get() {} } }),
   "./cloudflare-kv": store("./cloudflare-kv", { namespace: { get() {}, put() {} } }),
-  "./cloudflare-ratelimit": store("./cloudflare-ratelimit", { binding: { limit() {} } }),
-  "./redis": store("./redis", { client: {} }),
+  "./cloudflare-ratelimit": withParts("./cloudflare-ratelimit", { binding: { limit() {} } }),
+  "./redis": withParts("./redis", { client: {} }),
   "./deno-kv": store("./deno-kv", { kv: {} }),
   "./netlify-blobs": store("./netlify-blobs", { blobs: {} }),
   "./postgres": {
@@ -58,7 +65,7 @@ const TAKES = {
     removeExpired: (more) => entries["./postgres"].removeExpired({ query() {} }, more),
   },
   "./store": store("./store", { store: { read() {}, create() {}, update() {}, delete() {} } }),
-  "./memory": { ...store("./memory"), RateLimiter: (more) => new entries["./memory"].RateLimiter({ policy: { name: "options", quotas: [entries["./parts"].slidingLog(9, "1 d")] }, ...more }) },
+  "./memory": withParts("./memory"),
   "./parts": Object.fromEntries(Object.entries(PARTS).map(([name, given]) => [name, (more) => entries["./parts"][name](...given, more)])),
   "./testing": { Tidegate: (more) => new entries["./testing"].Tidegate({ policy, ...more }) },
   "./gate": { Gate: (more) => gateOf(entries["./gate"], more) },

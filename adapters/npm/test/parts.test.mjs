@@ -10,57 +10,15 @@ import { calendarWindow } from "@tidegate/edge/calendar";
 import { limit } from "@tidegate/edge/hono";
 import { RateLimiter, Tidegate, TidegateError } from "@tidegate/edge/memory";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
-import { weightOfParts } from "../weigh.mjs";
+import { PARTS, STORES, weightOfParts, weightOfStore } from "../weigh.mjs";
+import { policies, toldBy } from "./part-policies.mjs";
 import { Chance, seeded } from "./reference.mjs";
 import { redisServer } from "./servers.mjs";
 
-const { clientAddress, fixedWindow, leakyBucket, penalty, slidingLog, slidingWindow, tokenBucket } = parts;
+const { block, clientAddress, concurrency, fixedWindow, leakyBucket, penalty, slidingLog, slidingWindow, tokenBucket } = parts;
 const SEED = seeded();
 const STEPS = Number(process.env.STEPS ?? 20_000);
-const UNITS = [["ms", 1], ["s", 1_000], ["min", 60_000], ["h", 3_600_000], ["second", 1_000], ["minutes", 60_000]];
 const tidegate = (policy, options) => new Tidegate({ platform: "vercel", failMode: "closed", policy, ...options });
-
-/** A span as a text, and in milliseconds. */
-function span(chance) {
-  const [unit, ms] = chance.from(UNITS);
-  const count = 1 + chance.below(30);
-  return [chance.from([`${count} ${unit}`, ` ${count}${unit} `]), count * ms];
-}
-
-/** A quota that counts, as a function makes it and as an object. */
-function counting(chance) {
-  const [text, ms] = span(chance);
-  const [limit, refill] = [1 + chance.below(20), 1 + chance.below(5)];
-  return chance.from([
-    () => [fixedWindow, { fixedWindow: { limit, windowMs: ms } }, limit, text],
-    () => [slidingWindow, { slidingWindow: { limit, windowMs: ms } }, limit, text],
-    () => [slidingLog, { slidingLog: { limit, windowMs: ms } }, limit, text],
-    () => [tokenBucket, { tokenBucket: { capacity: limit, refill, perMs: ms } }, limit, refill, text],
-    () => [leakyBucket, { leakyBucket: { capacity: limit, refill, perMs: ms } }, limit, refill, text],
-  ])();
-}
-
-/** Two forms of a policy. */
-function policies(chance, name) {
-  const quotas = Array.from({ length: chance.from([1, 1, 2, 3]) }, () => counting(chance));
-  if (chance.once(4)) quotas.push([penalty, { penalty: { baseMs: 1_000, factor: 2, capMs: 60_000 } }, "1 s", 2, "1 min"]);
-  const chargeDenied = chance.once(4);
-  const by = quotas.length > 1 && quotas.at(-1)[0] !== penalty && chance.once(3) ? "tenant" : undefined;
-  const options = (nth) => (by && nth === 1 ? { by } : chance.once(3) ? { name: `q${nth}` } : {});
-  const chosen = quotas.map((_, nth) => options(nth));
-  return {
-    made: { name, chargeDenied, quotas: quotas.map(([make, , ...numbers], nth) => make(...numbers, chosen[nth])) },
-    written: { name: `${name}w`, chargeDenied, quotas: quotas.map(([, object], nth) => ({ ...object, ...chosen[nth] })) },
-    by,
-  };
-}
-
-/** What a verdict tells, without the policy's name. */
-function toldBy(verdict, name) {
-  const { decidedAtMs: _, ...told } = verdict.toJSON();
-  const { status, body } = verdict.http ?? {};
-  return JSON.parse(JSON.stringify({ ...told, headers: verdict.headers, status, body }).replaceAll(name, "P"));
-}
 
 test("a RateLimiter of functions decides and answers as Tidegate does by objects", () => {
   const chance = new Chance(SEED);
@@ -83,6 +41,47 @@ test("a RateLimiter of functions decides and answers as Tidegate does by objects
     }
   }
   for (const outcome of ["allowed", "denied", "never_admissible"]) assert.ok(outcomes[outcome] > STEPS / 100, JSON.stringify(outcomes));
+});
+
+/** Two forms of a policy that holds slots, is blocked by hand, or both. */
+function operated(chance, name) {
+  const [limit, seconds, returnsCost] = [1 + chance.below(4), 1 + chance.below(30), chance.once(2)];
+  const slots = [concurrency(limit, `${seconds} s`, { returnsCost }), { concurrency: { limit, lifetimeMs: seconds * 1_000, returnsCost } }];
+  const blocked = [block("1 min", { name: "hand" }), { block: { capMs: 60_000 }, name: "hand" }];
+  const quotas = [[fixedWindow(20, "1 min"), { fixedWindow: { limit: 20, windowMs: 60_000 } }], ...chance.from([[slots], [blocked], [slots, blocked]])];
+  return { made: { name, quotas: quotas.map(([quota]) => quota) }, written: { name: `${name}w`, quotas: quotas.map(([, quota]) => quota) } };
+}
+
+test("Tidegate holds slots and blocks by functions as by objects", async () => {
+  const chance = new Chance(SEED);
+  const seen = {};
+  for (let done = 0, nth = 0; done < STEPS / 10; nth++) {
+    const forms = operated(chance, `o${nth}`);
+    const limiters = [forms.made, forms.written].map((policy) => tidegate(policy, { onError: () => {} }));
+    const told = (verdicts) => verdicts.map((verdict, which) => toldBy(verdict, `o${nth}${which ? "w" : ""}`));
+    let now = 1_800_000_000_000;
+    const open = [];
+    for (const end = done + 40; done < end; done++) {
+      now += chance.from([0, 1, chance.below(5_000), chance.below(40_000)]);
+      const key = `user:${chance.below(2)}`;
+      const [cost, ms] = [chance.from([1, 1, 2]), chance.below(90_000)];
+      const run = chance.from([
+        ...Array(4).fill(async (limiter) => limiter.limit(key, { now, cost })),
+        (limiter, released) => (released ? limiter.release(released, { now }) : limiter.limit(key, { now })),
+        (limiter) => limiter.block(key, ms, { now }),
+      ]);
+      const released = open.splice(0, chance.below(2))[0];
+      const answers = await Promise.all(limiters.map((limiter, which) => run(limiter, released?.[which]).catch((error) => error)));
+      const [ours, theirs] = answers;
+      const place = `seed ${SEED}: ${JSON.stringify(forms.written)} ${run} ${key} ${now}`;
+      if (ours instanceof TidegateError) assert.deepEqual([ours.kind, ours.message.replaceAll(`o${nth}`, "P")], [theirs.kind, theirs.message.replaceAll(`o${nth}w`, "P")], place);
+      else if (ours) assert.deepEqual(...told(answers), place);
+      const what = ours instanceof TidegateError ? ours.kind : (ours?.outcome ?? "blocked");
+      seen[what] = (seen[what] ?? 0) + 1;
+      if (ours?.allowed && ours.charge) open.push(answers);
+    }
+  }
+  for (const what of ["allowed", "denied", "invalid", "unknown_charge"]) assert.ok(seen[what] > 0, JSON.stringify(seen));
 });
 
 test("functions and texts make the same policy, whose counts are one", () => {
@@ -189,7 +188,16 @@ test("a wrong argument is an error that says what to write", () => {
     [() => new RateLimiter({ policy: { name: "a", quotas: [{ fixedWindow: { limit: 1, windowMs: 1 } }] } }), "policy.quotas[0]", /not made by a function/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [] } }), "policy.quotas", /write 1 to 8 quotas/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [penalty("1 s", 2, "1 min")] } }), "policy.quotas[0]", /counts the denials of other quotas/],
-    [() => new RateLimiter({ policy: { name: "a", quotas: [balance()] } }), "policy.quotas", /a RateLimiter only decides; write Tidegate/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [balance()] } }), "policy.quotas[0]", /a balance is granted, and a RateLimiter only decides; write Tidegate/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s"), concurrency(1, "1 s")] } }), "policy.quotas[1]", /a slot is released, and a RateLimiter only decides/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s"), block("1 d")] } }), "policy.quotas[1]", /a block is set, and a RateLimiter only decides/],
+    [() => concurrency(1_001, "1 s"), "limit", /1001 is out of range for a concurrency limit.*write at most 1000/],
+    [() => concurrency(1, 1_000), "lifetime", /1000 has no unit/],
+    [() => concurrency(1, "1 s", { returnsCost: 1 }), "returnsCost", /write true or false/],
+    [() => block("2 y"), "cap", /unknown unit "y"/],
+    [() => block("400 d"), "capMs", /write a whole number of milliseconds from 1 to 31536000000/],
+    [() => tidegate({ name: "a", quotas: [concurrency(1, "1 s", { returnsCost: true }), fixedWindow(1, "1 s", { by: "tenant" })] }), "policy.quotas[0].concurrency.returnsCost", /several dimensions/],
+    [() => tidegate({ name: "a", quotas: [penalty("1 s", 2, "1 min"), block("1 d"), fixedWindow(1, "1 s")] }), "policy.quotas[1]", /already; leave one out/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, platform: "vercel" }), "platform", /unknown field/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, sender: "vercel" }), "sender", /write clientAddress\("vercel"\)/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s")] }, maxKeys: 0 }), "maxKeys", /at least 1/],
@@ -208,7 +216,8 @@ test("a wrong argument is an error that says what to write", () => {
   assert.match(limiter.decide("").error.message, /write who is counted/);
 });
 
-const readme = readFileSync(path.join(import.meta.dirname, "../README.md"), "utf8").split("\n### A limiter of parts\n")[1].split("\n## ")[0];
+const sizes = readFileSync(path.join(import.meta.dirname, "../README.md"), "utf8").split("\n## Size\n")[1].split("\n## ")[0];
+const readme = sizes.split("\n### A limiter of parts\n")[1];
 
 test("the README's example denies what is beyond its limit", async () => {
   const [, printed] = /```js\n(.*?)```/s.exec(readme);
@@ -220,12 +229,22 @@ test("the README's example denies what is beyond its limit", async () => {
   assert.deepEqual([statuses.filter((status) => status === 200).length, statuses.at(-1)], [100, 429]);
 });
 
+/** Whether a weight is what the README says, in KiB. */
+const weighs = (name, found, said) => assert.ok(Math.abs(found - said) <= 0.15, `${name}: ${found.toFixed(2)} KiB, and the README says ${said}`);
+
 test("each part weighs what the README says", () => {
   const rows = [...readme.matchAll(/^\| `(\w+)\b.*\| ([\d.]+) \|$/gm)].map(([, name, weight]) => [name, Number(weight)]);
-  assert.deepEqual(rows.map(([name]) => name).sort(), ["RateLimiter", ...Object.keys(parts)].sort());
-  const alone = weightOfParts();
-  for (const [name, weight] of rows) {
-    const found = name === "RateLimiter" ? alone : weightOfParts(name) - alone;
-    assert.ok(Math.abs(found - weight) <= 0.15, `${name}: ${found.toFixed(2)} KiB, and the README says ${weight}`);
+  assert.deepEqual(rows.map(([name]) => name).sort(), Object.keys(parts).sort());
+  const alone = weightOfParts("memory");
+  for (const [name, weight] of rows) weighs(name, weightOfParts("memory", name) - alone, weight);
+});
+
+test("each store weighs what the README says, and its RateLimiter", () => {
+  const rows = [...sizes.matchAll(/^\| `([\w-]+)` \| ([\d.]+) \| ([\d.]*) ?\|$/gm)].map(([, ...row]) => row);
+  assert.deepEqual(rows.map(([entry]) => entry).sort(), [...STORES].sort());
+  assert.deepEqual(rows.filter(([, , lean]) => lean).map(([entry]) => entry).sort(), Object.keys(PARTS).sort());
+  for (const [entry, whole, lean] of rows) {
+    weighs(entry, weightOfStore(entry), Number(whole));
+    if (lean) weighs(`the RateLimiter of ${entry}`, weightOfParts(entry, PARTS[entry]), Number(lean));
   }
 });

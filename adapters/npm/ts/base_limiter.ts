@@ -9,6 +9,7 @@ import { LAYER, type Layer, written } from "./layer.js";
 import type { Policy, ReadyPolicy } from "./core/policy.js";
 import { type Sent, undecided } from "./core/response.js";
 import type { ExactCore } from "./limiter_core.js";
+import type { FailureLog } from "./log.js";
 import type { ErrorEvent } from "./options.js";
 import { ask, CHECK, PEEK, type Question } from "./question.js";
 import { type Charge, type SharedParts, Verdict } from "./verdict.js";
@@ -54,24 +55,34 @@ export interface ReadCheck {
 /** The kinds of questions about a request. */
 export type CheckKind = typeof CHECK | typeof PEEK;
 
+/** What a limiter consists of. */
+export interface LimiterParts {
+  core: ExactCore;
+  /** What is asked. */
+  layer: Layer;
+  log: FailureLog;
+}
+
 /** What every limiter of one policy does: it decides. Make one and keep it, because its connections live in it. */
 export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOptions> extends FrontEnd {
   /** @internal What a gate asks. */
   readonly [LAYER]: Layer;
   protected readonly core: ExactCore;
+  protected readonly log: FailureLog;
   readonly #options: Answering;
   /** What all verdicts tell. */
   readonly #told: SharedParts;
   /** The question about a key without options. Stores that answer at once keep no question, so this one serves for all. */
   readonly #plain: Question;
 
-  /** `parts` makes the core, and what is asked. */
-  protected constructor(options: Answering, parts: () => { core: ExactCore; layer: Layer }) {
+  /** `parts` throws what is wrong with the policy. */
+  protected constructor(options: Answering, parts: () => LimiterParts) {
     super();
     this.#options = options;
     try {
-      const { core, layer } = parts();
+      const { core, layer, log } = parts();
       this.core = core;
+      this.log = log;
       this[LAYER] = layer;
     } catch (thrown) {
       throw TidegateError.from(thrown);

@@ -43,7 +43,7 @@ export interface CalendarOptions {
  *
  * If the zone, the anchor or the unit changes, what was used stays counted until the old window ends or the new one does.
  */
-export function calendarWindow(options: CalendarOptions): LoadedQuota {
+export function calendarWindow(options: CalendarOptions): LoadedQuota<"calendar_window"> {
   const fields = new Fields(options, "", ["limit", "every", "zone", "anchor", "carryOver", "name", "by"]);
   const limit = fields.need("limit", fields.whole("limit"), "a whole number");
   const every = fields.need("every", fields.choice("every", EVERY), EVERY.join(" or "));

@@ -15,7 +15,7 @@ const CROWD = 64;
 const IN_FLIGHT_MAX = 2_048;
 
 /** The most calls that wait so. Further calls end at once. */
-const OUTSIDE_MAX = 65_536;
+export const OUTSIDE_MAX = 65_536;
 
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
@@ -268,14 +268,11 @@ export class Calls implements Runner {
     if (call.waits) return this.#goOn(call);
     const othersCame = this.#apart || call.hasWaited || this.#crowded >= call.nth;
     const isContended = call.wasAnswered || (othersCame && this.#answers > call.answersBefore);
-    const charged = call.wasSent ? "the request may have been charged" : "nothing was charged";
-    const within = `within ${this.#deadlineMs} ms; ${charged}`;
     if (call.wasSent) {
       this.#silent += 1;
       if (this.#store.late?.(call)) return this.#succeed(call);
     }
-    const why = isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${this.#store.name}: no answer ${within}`];
-    this.#fail(call, why);
+    this.#fail(call, tooLate(isContended, this.#store.name, this.#deadlineMs, call.wasSent));
     call.cancel?.abort();
   }
 
@@ -347,7 +344,13 @@ export function handle(timer: unknown): { ref?: () => void; unref?: () => void }
   return Object(timer) as { ref?: () => void; unref?: () => void };
 }
 
-/** An error as a kind and a message. */
-function crowdedOut(where: string): [kind: string, message: string] {
+/** The error of a late call, as a kind and a message. */
+export function tooLate(isContended: boolean, store: string, deadlineMs: number, wasSent: boolean): [kind: string, message: string] {
+  const within = `within ${deadlineMs} ms; ${wasSent ? "the request may have been charged" : "nothing was charged"}`;
+  return isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${store}: no answer ${within}`];
+}
+
+/** That of a call without a place. */
+export function crowdedOut(where: string): [kind: string, message: string] {
   return ["contended", `too many requests ${where}; nothing was charged`];
 }

@@ -28,7 +28,7 @@ export interface BalanceOptions {
  *     const tidegate = new Tidegate({ …, policy: { name: "api", quotas: [included, balance({ covers: true })] } });
  *     await tidegate.grant("user:42", order.units, { token: order.id });
  */
-export function balance(options: BalanceOptions = {}): LoadedQuota {
+export function balance(options: BalanceOptions = {}): LoadedQuota<"balance"> {
   const fields = new Fields(options, "", ["max", "covers", "name", "by"]);
   const ready = { algorithm: BALANCE, place: "", amount: fields.whole("max") ?? MAX_UNITS, span: 0, refill: Number(fields.flag("covers") ?? false), name: undefined, by: undefined, part: BALANCES };
   BALANCES.rule(ready, "");

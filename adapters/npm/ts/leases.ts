@@ -1,6 +1,8 @@
+import type { AskingOptions } from "./asking.js";
 import { REQUESTS_ARE_APART } from "./calls.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
+import { StoreBorrowing } from "./lending_store.js";
 import type { Lease } from "./question.js";
 
 /**
@@ -39,18 +41,13 @@ export interface LeaseOptions {
   waitUntil?: ((work: Promise<unknown>) => void) | undefined;
 }
 
-/** The options of a store that calls for what is lent. */
-export interface Lending extends Lease {
-  deadlineMs: number;
-  keepAlive: (work: Promise<unknown>) => void;
-  /** Whether requests may wait for each other. */
-  mayWait: boolean;
-}
+/** What is lent, and how a store is asked for it. */
+export interface Leasing extends Lease, Pick<AskingOptions, "borrowing"> {}
 
 const RIGHT = "(work) => context.waitUntil(work)";
 
 /** Reads the options. `known` is how work is kept alive if the option does not say so. */
-export function lending(fields: Fields, known?: (work: Promise<unknown>) => void): Omit<Lending, "deadlineMs"> {
+export function lending(fields: Fields, deadlineMs: number, known?: (work: Promise<unknown>) => void): Leasing {
   const sizes = leases(fields.get("leases"));
   const given = known ?? (fields.call("waitUntil", RIGHT) as LeaseOptions["waitUntil"]);
   if (sizes.slice > 0 && !given && REQUESTS_ARE_APART) {
@@ -64,7 +61,8 @@ export function lending(fields: Fields, known?: (work: Promise<unknown>) => void
     }
   };
   // Where the host's way is known, it is Cloudflare's.
-  return { ...sizes, keepAlive, mayWait: !REQUESTS_ARE_APART && !known };
+  const options = { ...sizes, deadlineMs, keepAlive, mayWait: !REQUESTS_ARE_APART && !known };
+  return { ...sizes, borrowing: sizes.slice > 0 ? (store) => new StoreBorrowing(store, options) : undefined };
 }
 
 /** The slice is 0 without leases. */

@@ -1,28 +1,23 @@
+import { type Asked, type Asking, type Borrowing, type NumberedQuestion, waits } from "./asking.js";
 import { handle } from "./calls.js";
-import type { StoreCore } from "./limiter_core.js";
+import { KEY_LEN_MAX } from "./command_cache.js";
 import { withoutCounts } from "./core/decide.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
-import { canLend, type LoanAnswer, type LoanQuestion, tooMuchGrace } from "./core/lending/lender.js";
+import { canLend, type LoanAnswer, tooMuchGrace } from "./core/lending/lender.js";
 import { current } from "./core/policy.js";
-import type { Lending } from "./leases.js";
 import { invalid } from "./error.js";
 import { ALLOWED, DENIED, FROM_DENY_CACHE, FROM_LEASE, UNKNOWN } from "./decision_numbers.js";
-import { ask, CHECK, clamped, type Question, SETTLE, timed } from "./question.js";
-import { type Call, called, type Store, WAITED } from "./store.js";
 import { Waiters } from "./loan_waiters.js";
-import { KEY_LEN_MAX, Words } from "./command_cache.js";
+import { ask, CHECK, clamped, type Lease, type Question, SETTLE, timed } from "./question.js";
+import { type Call, called } from "./store.js";
 
-/** What a store is asked: its words, and a borrower's question among them, with its number. */
-export interface Asked<T> {
-  readonly what: T;
-  readonly loan: NumberedQuestion | undefined;
-}
-
-/** A question of the borrower of a key. */
-interface NumberedQuestion {
-  readonly nth: number;
-  readonly question: LoanQuestion;
+/** The options of who borrows. */
+export interface Lending extends Lease {
+  deadlineMs: number;
+  keepAlive: (work: Promise<unknown>) => void;
+  /** Whether requests may wait for each other. */
+  mayWait: boolean;
 }
 
 /** How long what can be told together waits, in milliseconds. */
@@ -31,13 +26,11 @@ const PAUSE = 100;
 /** The most that is told at once. */
 const TOLD_AT_ONCE_MAX = 256;
 
-/** A store that is asked in words, and may lend. `T` is what it is asked. */
-export abstract class Asking<T> implements Store {
-  abstract readonly name: string;
-  protected readonly core: StoreCore;
-  readonly #words: Words<Asked<T>>;
-  /** What this isolate or process has borrowed, with a question about each key. */
-  readonly #borrowers: Borrowers<Question> | undefined;
+/** What this isolate or process borrows of a store. */
+export class StoreBorrowing implements Borrowing {
+  readonly #store: Asking<unknown>;
+  /** The borrower of each key, with a question about it. */
+  readonly #borrowers: Borrowers<Question>;
   readonly #waiters = new Waiters();
   readonly #keepAlive: Lending["keepAlive"];
   readonly #deadlineMs: number;
@@ -45,149 +38,48 @@ export abstract class Asking<T> implements Store {
   /** Until when another request waits for what can be told together. A platform may drop it, if it was cancelled. */
   #pausesUntil = 0;
 
-  constructor(core: StoreCore, { isTimeless, slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending & { isTimeless: boolean }) {
-    this.core = core;
-    const wrong = canLend(core.policy) && tooMuchGrace(grace, [core.policy]);
+  constructor(store: Asking<unknown>, { slice, lifetimeMs, grace, keepAlive, deadlineMs, mayWait }: Lending) {
+    const { policy } = store.core;
+    const wrong = canLend(policy) && tooMuchGrace(grace, [policy]);
     if (wrong) throw invalid("leases.grace", wrong);
-    if (slice > 0) this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs, grace });
-    // What a borrower asks is something else each time.
-    this.#words = new Words(isTimeless && slice === 0);
+    this.#store = store;
+    this.#borrowers = new Borrowers({ slice, lifetime: lifetimeMs, deadline: deadlineMs, grace });
     this.#keepAlive = keepAlive;
     this.#deadlineMs = deadlineMs;
     this.#mayWait = mayWait;
   }
 
-  /** What to ask of a question, along with a borrower's. `isLent` tells that its state has loans. */
-  protected abstract words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): T;
-  /** Sends it. */
-  protected abstract begin(call: Call, asked: Asked<T>): Promise<unknown> | undefined;
-  /** Has begun all that is told together. */
-  protected told?(): void;
-  /** What to wait for before anything is sent: the first connection. */
-  protected opening?(): Promise<void> | undefined;
-  /** Reads an answer: see `Store`. */
-  protected abstract read(call: Call, answer: unknown): Promise<unknown> | undefined;
-  /** Reads what was thrown: see `Store`. */
-  protected abstract failed(call: Call, thrown: unknown): Promise<unknown> | undefined;
-
-  /** Whether states probably have loans. */
-  protected get borrows(): boolean {
-    return this.#borrowers !== undefined;
-  }
-
   answer(question: Question): boolean {
-    const borrowers = this.#borrowers;
-    if (!borrowers || !this.#mayBorrow(question)) return false;
+    if (!this.#mayBorrow(question)) return false;
     const { now, cost } = question;
-    const answer = borrowers.answer(this.#nameOf(question), question.policy, cost, now);
+    const answer = this.#borrowers.answer(this.#nameOf(question), question.policy, cost, now);
     if (answer) this.#decided(question, answer);
-    this.#tellSoon(borrowers, question);
+    this.#tellSoon(question);
     return answer !== undefined;
   }
 
   send(call: Call): Promise<unknown> | undefined {
-    const { question } = call;
-    const opening = this.opening?.();
-    if (opening) return this.#waits(call, opening, false);
-    const known = this.#words.get(question);
-    if (known) return this.begin(call, known);
-    const asked = this.#ask(question, this.#mayWait);
-    if (this.#borrowers) this.#tellSoon(this.#borrowers, question);
-    if (asked instanceof Promise) return this.#waits(call, asked, true);
-    if (!asked) return undefined;
-    return this.#guarded(call, () => this.#kept(asked, this.begin(call, asked)));
+    const asked = this.#ask(call.question, this.#mayWait);
+    this.#tellSoon(call.question);
+    if (asked instanceof Promise) return waits(call, asked, true);
+    return asked && this.guarded(call, () => this.#kept(asked, this.#store.begin(call, asked)));
   }
 
-  /** Keeps a borrower's question alive, even if its request is aborted: the loan would be lost with the answer. */
-  #kept(asked: Asked<T>, sent: Promise<unknown> | undefined): Promise<unknown> | undefined {
-    if (asked.loan && sent) this.#keepAlive(sent.catch(() => undefined));
-    return sent;
-  }
-
-  /** Has a call wait, for an answer to another one or not. */
-  #waits(call: Call, until: Promise<unknown>, isDecided: boolean): Promise<unknown> {
-    [call.note, call.noted, call.waits] = [performance.now(), isDecided, true];
-    return until;
-  }
-
-  answered(call: Call, answer: unknown): Promise<unknown> | undefined {
-    if (answer === WAITED) return this.#goOn(call);
-    return this.#guarded(call, () => this.read(call, answer));
-  }
-
-  threw(call: Call, thrown: unknown): Promise<unknown> | undefined {
-    return this.#guarded(call, () => this.failed(call, thrown));
-  }
-
-  late(call: Call): boolean {
+  late(call: Call): void {
     this.#end(call);
-    return false;
   }
 
-  /** Takes the answer to a borrower's question, and leaves its decision. */
-  protected lent(question: Question, { nth }: NumberedQuestion, answer: LoanAnswer): void {
-    this.#borrowers?.answered(this.#nameOf(question), nth, answer);
-    this.#waiters.end(nth);
-    this.core.decision = answer.decision;
-  }
-
-  /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
-  #ask(question: Question, mayWait: boolean, waited?: number): Asked<T> | Promise<unknown> | undefined {
-    this.core.verify(question);
-    const borrowers = this.#borrowers;
-    if (borrowers && this.#mayBorrow(question)) return this.#borrow(borrowers, question, mayWait, waited);
-    const asked = { what: this.words(question, undefined, false), loan: undefined };
-    this.#words.set(question, asked);
-    return asked;
-  }
-
-  #mayBorrow({ kind, policy, cost, key, token }: Question): boolean {
-    return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(policy, cost, token);
-  }
-
-  #borrow(borrowers: Borrowers<Question>, question: Question, mayWait: boolean, waited: number | undefined): Asked<T> | Promise<unknown> | undefined {
-    const { policy, now, cost } = question;
-    const verdict = borrowers.decide(this.#nameOf(question), policy, cost, now, question, waited);
-    if (verdict.kind === "admit" || verdict.kind === "deny") {
-      this.#decided(question, verdict);
-      return undefined;
-    }
-    if (verdict.kind === "plain" && mayWait) {
-      const ended = this.#waiters.join(verdict.nth, cost, verdict.expects);
-      if (ended) return ended;
-    }
-    const loan = verdict.kind === "ask" ? verdict.asked : undefined;
-    return { what: this.words(question, loan?.question, false), loan };
-  }
-
-  /** Decides after the wait. What was granted may not be enough for all that have waited for it, and none waits twice. */
-  #goOn(call: Call): Promise<unknown> | undefined {
+  /** What was granted may not be enough for all that have waited for it, and none waits twice. */
+  goOn(call: Call): Promise<unknown> | undefined {
     const waited = call.noted === true ? Math.ceil(performance.now() - call.note) : undefined;
     if (waited === undefined) timed(call.question);
-    const asked = this.#ask(call.question, false, waited) as Asked<T> | undefined;
-    if (this.#borrowers) this.#tellSoon(this.#borrowers, call.question);
-    return asked && this.#guarded(call, () => this.begin(call, asked));
+    const asked = this.#ask(call.question, false, waited) as Asked<unknown> | undefined;
+    this.#tellSoon(call.question);
+    return asked && this.guarded(call, () => this.#store.begin(call, asked));
   }
 
-  /** Leaves the decision of a borrower. */
-  #decided(question: Question, answer: Answer): void {
-    const [{ core }, { policy }] = [this, question];
-    if (answer.kind === "deny") {
-      core.decision = withoutCounts(policy, DENIED, answer.binding, answer.retryAfter, question.now, FROM_DENY_CACHE);
-      return;
-    }
-    core.decision = withoutCounts(policy, ALLOWED, 0, UNKNOWN, question.now, FROM_LEASE);
-    if (answer.then) this.#inBackground({ ...question, cost: 0 }, answer.then);
-  }
-
-  /** The name of a key in the borrowers of this policy. */
-  #nameOf({ key }: Question): string {
-    return this.core.keyOf(key);
-  }
-
-  /** A step of a call, which ends it if it throws. A settlement, a block or a reset is noted, too. */
-  #guarded(call: Call, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
-    if (!this.#borrowers) return step();
+  /** A settlement, a block or a reset is noted, too. */
+  guarded(call: Call, step: () => Promise<unknown> | undefined): Promise<unknown> | undefined {
     let isOver = true;
     try {
       const sent = step();
@@ -198,11 +90,75 @@ export abstract class Asking<T> implements Store {
     }
   }
 
+  lent(question: Question, { nth }: NumberedQuestion, answer: LoanAnswer): void {
+    this.#borrowers.answered(this.#nameOf(question), nth, answer);
+    this.#waiters.end(nth);
+  }
+
+  /** Tells what keys owe, and returns what idle ones hold. A store that takes several calls in one trip takes these. */
+  async tell(now: number): Promise<void> {
+    for (let isLast = false; !isLast; ) {
+      const told = [];
+      for (let due; told.length < TOLD_AT_ONCE_MAX && (due = this.#borrowers.due(now)); ) told.push(due);
+      isLast = told.length < TOLD_AT_ONCE_MAX;
+      if (told.length === 0) return;
+      const late = passing(this.#deadlineMs);
+      // It may be of an earlier window of a calendar.
+      const asks = ({ policy, key }: Question) => ({ ...ask(CHECK, current(policy, now), now), key, cost: 0 });
+      const finished = told.map(({ asked, beside }) => this.#finish(asks(beside), asked, late, told.length));
+      this.#store.told?.();
+      await Promise.all(finished);
+    }
+  }
+
+  /** Keeps a borrower's question alive, even if its request is aborted: the loan would be lost with the answer. */
+  #kept(asked: Asked<unknown>, sent: Promise<unknown> | undefined): Promise<unknown> | undefined {
+    if (asked.loan && sent) this.#keepAlive(sent.catch(() => undefined));
+    return sent;
+  }
+
+  /** What a question asks. Undefined if it is decided, and a promise if it waits for another one's answer. */
+  #ask(question: Question, mayWait: boolean, waited?: number): Asked<unknown> | Promise<unknown> | undefined {
+    if (!this.#mayBorrow(question)) return this.#store.plain(question);
+    this.#store.core.verify(question);
+    const { policy, now, cost } = question;
+    const verdict = this.#borrowers.decide(this.#nameOf(question), policy, cost, now, question, waited);
+    if (verdict.kind === "admit" || verdict.kind === "deny") {
+      this.#decided(question, verdict);
+      return undefined;
+    }
+    if (verdict.kind === "plain" && mayWait) {
+      const ended = this.#waiters.join(verdict.nth, cost, verdict.expects);
+      if (ended) return ended;
+    }
+    const loan = verdict.kind === "ask" ? verdict.asked : undefined;
+    return { what: this.#store.words(question, loan?.question, false), loan };
+  }
+
+  #mayBorrow({ kind, policy, cost, key, token }: Question): boolean {
+    return kind === CHECK && key.length <= KEY_LEN_MAX && canBorrow(policy, cost, token);
+  }
+
+  /** Leaves the decision of a borrower. */
+  #decided(question: Question, answer: Answer): void {
+    const [{ core }, { policy }] = [this.#store, question];
+    if (answer.kind === "deny") {
+      core.decision = withoutCounts(policy, DENIED, answer.binding, answer.retryAfter, question.now, FROM_DENY_CACHE);
+      return;
+    }
+    core.decision = withoutCounts(policy, ALLOWED, 0, UNKNOWN, question.now, FROM_LEASE);
+    if (answer.then) this.#inBackground({ ...question, cost: 0 }, answer.then);
+  }
+
+  /** The name of a key in the borrowers of this policy. */
+  #nameOf({ key }: Question): string {
+    return this.#store.core.keyOf(key);
+  }
+
   /** Notes that a call has ended: without an answer, or it has been read. */
   #end({ question, noted }: Call): void {
-    if (!this.#borrowers) return;
     const name = this.#nameOf(question);
-    const { loan } = (noted ?? {}) as Partial<Asked<T>>;
+    const { loan } = (noted ?? {}) as Partial<Asked<unknown>>;
     if (loan) {
       this.#borrowers.answered(name, loan.nth, undefined);
       this.#waiters.end(loan.nth);
@@ -212,8 +168,8 @@ export abstract class Asking<T> implements Store {
   }
 
   /** Has what can be told together wait for a pause, unless another request waits for it. */
-  #tellSoon(borrowers: Borrowers<Question>, { now, isTimed }: Question): void {
-    if (!borrowers.mayBeDue(now)) return;
+  #tellSoon({ now, isTimed }: Question): void {
+    if (!this.#borrowers.mayBeDue(now)) return;
     const began = performance.now();
     if (began < this.#pausesUntil) return;
     this.#pausesUntil = began + 2 * PAUSE;
@@ -226,22 +182,6 @@ export abstract class Asking<T> implements Store {
     this.#keepAlive(tell());
   }
 
-  /** Tells what keys owe, and returns what idle ones hold. A store that takes several calls in one trip takes these. */
-  async tell(now: number): Promise<void> {
-    for (let isLast = false; !isLast; ) {
-      const told = [];
-      for (let due; told.length < TOLD_AT_ONCE_MAX && (due = this.#borrowers?.due(now)); ) told.push(due);
-      isLast = told.length < TOLD_AT_ONCE_MAX;
-      if (told.length === 0) return;
-      const late = passing(this.#deadlineMs);
-      // It may be of an earlier window of a calendar.
-      const asks = ({ policy, key }: Question) => ({ ...ask(CHECK, current(policy, now), now), key, cost: 0 });
-      const finished = told.map(({ asked, beside }) => this.#finish(asks(beside), asked, late, told.length));
-      this.told?.();
-      await Promise.all(finished);
-    }
-  }
-
   #inBackground(question: Question, loan: NumberedQuestion): void {
     this.#keepAlive(this.#finish(question, loan, passing(this.#deadlineMs)));
   }
@@ -250,14 +190,14 @@ export abstract class Asking<T> implements Store {
   async #finish(question: Question, loan: NumberedQuestion, { signal, passed }: Passing, inFlight = 1): Promise<void> {
     const call = called(question, signal, inFlight);
     try {
-      const asked = { what: this.words(question, loan.question, false), loan };
-      for (let sent = this.begin(call, asked); sent; ) {
+      const asked = { what: this.#store.words(question, loan.question, false), loan };
+      for (let sent = this.#store.begin(call, asked); sent; ) {
         const answered = sent.then(
           (answer): Answered => [answer, undefined],
           (thrown: unknown): Answered => [undefined, { thrown }],
         );
         const [answer, thrown] = await Promise.race([answered, passed]);
-        sent = thrown ? this.failed(call, thrown.thrown) : this.read(call, answer);
+        sent = thrown ? this.#store.failed(call, thrown.thrown) : this.#store.read(call, answer);
       }
     } catch {
       this.#end(call);

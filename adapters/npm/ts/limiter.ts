@@ -1,5 +1,5 @@
 import { type Chosen, costOf, keysOf, optionsReader, peerOf, positive, uniqueToken } from "./check_options.js";
-import { type Answering, type BaseCheckOptions, BaseLimiter, type CheckKind, type ReadCheck } from "./base_limiter.js";
+import { type Answering, type BaseCheckOptions, BaseLimiter, type CheckKind, type LimiterParts, type ReadCheck } from "./base_limiter.js";
 import { ClientAddress } from "./client_address.js";
 import type { Decision } from "./core/decide.js";
 import type { Keys } from "./core/key.js";
@@ -9,8 +9,7 @@ import { invalid } from "./error.js";
 import { text, whole } from "./fields.js";
 import { notRequest } from "./front_end.js";
 import type { GrantOptions } from "./granting.js";
-import { LAYER, type Layer } from "./layer.js";
-import type { ExactCore } from "./limiter_core.js";
+import { LAYER } from "./layer.js";
 import type { Identity, Options } from "./options.js";
 import { ask, BLOCK, GRANT, PEEK, type Question, REFUND, RESET } from "./question.js";
 import { readNow, readPart, SETTLE_WITHIN_MS, Settlement, type Settling, standing } from "./settlement.js";
@@ -76,8 +75,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
     told: (operation, run) => this.told(operation, run),
   });
 
-  /** `parts` makes the core, and what is asked. */
-  protected constructor(options: Ready, parts: () => { core: ExactCore; layer: Layer }) {
+  protected constructor(options: Ready, parts: () => LimiterParts) {
     const { platform, ipv6Prefix, trustTrueClientIp } = options;
     const address = new ClientAddress(platform, ipv6Prefix, trustTrueClientIp);
     super({ ...options, sentBy: (policy, decision) => sent(policy, decision, options.look) }, parts);

@@ -14,9 +14,8 @@ export class ExactCore {
   /** The last decision. A store leaves it here. */
   decision: Decision = [];
 
-  /** Throws what is wrong with the options. */
-  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
-    this.policy = new Policy(options, makeRule);
+  constructor(policy: Policy, capabilities: Capabilities) {
+    this.policy = policy;
     this.capabilities = capabilities;
     this.dimensions = this.policy.dimensions.map(({ name }) => name);
   }
@@ -34,6 +33,11 @@ export class ExactCore {
 
 /** The same for a store elsewhere, and where it keeps states. It can all but refund what is lent. */
 export class StoreCore extends ExactCore {
+  /** Throws what is wrong with the options. */
+  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
+    super(new Policy(options, makeRule), capabilities);
+  }
+
   /** Throws if the store cannot answer a question. */
   verify(question: Question): void {
     if (question.kind === REFUND) need(this.capabilities.refund, "refund");

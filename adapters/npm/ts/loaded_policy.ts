@@ -5,22 +5,32 @@ import { Fields, shown } from "./fields.js";
 /** Marks a quota that is read already. The application may have loaded this module twice. */
 export const READY = Symbol.for("@tidegate/edge/quota");
 
+declare const KIND: unique symbol;
+
+/** The kinds of quotas that only decide, so that a `RateLimiter` can count by them. */
+export type DecidingKind = "fixed_window" | "sliding_window" | "sliding_log" | "token_bucket" | "leaky_bucket" | "penalty" | "calendar_window";
+
+/** The kinds of quotas that functions make. What `Tidegate` does beside deciding, others need: it releases, blocks and grants. */
+export type QuotaKind = DecidingKind | "concurrency" | "block" | "balance";
+
 /**
  * A quota that a function has made, such as `slidingWindow(10, "10 s")`, `calendarWindow` of `@tidegate/edge/calendar`, or `balance` of
  * `@tidegate/edge/credits`.
  */
-export interface LoadedQuota {
+export interface LoadedQuota<Kind extends QuotaKind = DecidingKind> {
   /** Only this package reads it. */
   readonly [READY]: object;
+  /** Only the compiler reads it. */
+  readonly [KIND]?: Kind | undefined;
   readonly name?: string | undefined;
   readonly by?: string | undefined;
 }
 
 /** One to eight quotas that functions have made, and that are decided in one step. If one denies a request, none is charged. */
-export interface LoadedPolicy {
+export interface LoadedPolicy<Kind extends QuotaKind = DecidingKind> {
   /** It is part of each key at the store, and the name that response fields show. */
   name: string;
-  quotas: readonly LoadedQuota[];
+  quotas: readonly LoadedQuota<Kind>[];
   /** Whether denied requests are charged, too, so that a client which keeps retrying stays denied. Default: false. */
   chargeDenied?: boolean | undefined;
   /** The dimension whose key selects where the others are counted, for stores that keep each policy in one place. */

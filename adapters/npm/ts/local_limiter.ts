@@ -1,6 +1,8 @@
+import type { LimiterParts } from "./base_limiter.js";
 import { anyRule } from "./core/algorithms/make_algorithm.js";
 import { local } from "./core/capabilities.js";
-import { LAYER, type Layer } from "./layer.js";
+import { Policy } from "./core/policy.js";
+import { LAYER } from "./layer.js";
 import { Limiter, type LimitOptions, type Ready } from "./limiter.js";
 import { ExactCore } from "./limiter_core.js";
 import type { Keys } from "./core/key.js";
@@ -11,10 +13,10 @@ import type { Verdict } from "./verdict.js";
 export abstract class LocalLimiter extends Limiter {
   readonly #decide = (asked: Question): Verdict => this.verdictOf(undefined, asked, this[LAYER].known!(asked)!);
 
-  protected constructor(options: Ready, layerOf: (core: ExactCore) => Layer) {
+  protected constructor(options: Ready, asked: (core: ExactCore) => Pick<LimiterParts, "layer" | "log">) {
     super(options, () => {
-      const core = new ExactCore(options, local(), anyRule);
-      return { core, layer: layerOf(core) };
+      const core = new ExactCore(new Policy(options, anyRule), local());
+      return { core, ...asked(core) };
     });
   }
 

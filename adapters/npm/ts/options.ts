@@ -87,19 +87,23 @@ const DEADLINE_MS_MAX = 3_600_000;
 
 const MODES = `"open" to let requests through while the store is down, or "closed" to refuse them`;
 
+/** Checks the options about a store that does not answer, and fills in the default. */
+export function failures(fields: Fields, deadlineMs: number) {
+  const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
+  return { failsOpen: failMode === "open", deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs) };
+}
+
 /** Checks the options of every limiter and fills in the defaults. */
 export function common(fields: Fields, deadlineMs: number, platform?: Platform) {
-  const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
   return {
+    ...failures(fields, deadlineMs),
     ...policy(fields.need("policy", fields.get("policy"), "{ name, quotas }")),
     ...denyCache(fields.get("denyCache")),
     platform: fields.need("platform", fields.choice("platform", PLATFORMS) ?? platform, PLATFORMS.join(" or ")),
-    failsOpen: failMode === "open",
     identify: fields.call("identify", "(request) => ({ subject, apiKey })") as Options["identify"],
     rejectsUnidentified: fields.choice("onIdentifyError", ["address", "reject"]) === "reject",
     onError: fields.call("onError", "(event) => console.error(event)") as Options["onError"],
     onVerdict: fields.call("onVerdict", "(verdict) => console.log(verdict)") as Options["onVerdict"],
-    deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs),
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
     look: { asProblem: fields.choice("body", ["json", "problem"]) === "problem", draft6: fields.flag("draft6Fields") ?? false, retryAfterMs: fields.flag("retryAfterMs") ?? false },

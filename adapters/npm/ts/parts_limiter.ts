@@ -1,20 +1,19 @@
-import { type Answering, BaseLimiter, type CheckKind, type ReadCheck } from "./base_limiter.js";
+import { type Answering, BaseLimiter, type CheckKind, type LimiterParts, type ReadCheck } from "./base_limiter.js";
+import type { CallOptions } from "./calls.js";
 import { keysOf, optionsReader, peerOf } from "./check_options.js";
 import type { Sender } from "./client_address.js";
 import type { MakeRule } from "./core/policy.js";
 import { plainSent } from "./core/response.js";
 import { invalid, TidegateError } from "./error.js";
 import { type Fields, shown, text, whole } from "./fields.js";
-import type { Layer } from "./layer.js";
-import type { ExactCore } from "./limiter_core.js";
-import { EXAMPLE, loadedQuota, type LoadedPolicy, readPolicy } from "./loaded_policy.js";
-import type { Options } from "./options.js";
+import { type DecidingKind, EXAMPLE, loadedQuota, type LoadedPolicy, readPolicy } from "./loaded_policy.js";
+import { failures, type Options } from "./options.js";
 import { ask } from "./question.js";
 
 /** The options of every `RateLimiter`. */
-export interface PartsOptions {
+export interface PartsOptions<Kind extends DecidingKind = DecidingKind> {
   /** A policy whose quotas functions make: `{ name: "api", quotas: [slidingWindow(100, "1 min")] }`. */
-  policy: LoadedPolicy;
+  policy: LoadedPolicy<Kind>;
   /** Whose requests count together: `clientAddress("vercel")`. Without it, each check has a `key`. */
   sender?: Sender | undefined;
   /** As of `Tidegate`. */
@@ -23,8 +22,19 @@ export interface PartsOptions {
   onVerdict?: Options["onVerdict"];
 }
 
+/** The options of a `RateLimiter` that calls its store. */
+export interface CalledPartsOptions<Kind extends DecidingKind = DecidingKind> extends PartsOptions<Kind> {
+  /** As of `Tidegate`. */
+  failMode: Options["failMode"];
+  /** As of `Tidegate`. */
+  deadlineMs?: Options["deadlineMs"];
+}
+
 /** The names of the options of every `RateLimiter`. */
 export const PARTS = ["policy", "sender", "onError", "onVerdict"];
+
+/** Those of one that calls its store. */
+export const CALLED_PARTS = [...PARTS, "failMode", "deadlineMs"];
 
 const [POLICY, SENDER] = ['{ name: "api", quotas: [slidingWindow(100, "1 min")] }', 'clientAddress("vercel")'];
 
@@ -51,14 +61,23 @@ export function partsOf(fields: Fields): Parts {
   };
 }
 
+/** Checks the options of a `RateLimiter` that calls its store, by default with this deadline. */
+export function calledPartsOf(fields: Fields, deadlineMs: number): Parts & CallOptions {
+  return { ...partsOf(fields), ...failures(fields, deadlineMs) };
+}
+
 /** Makes the algorithm of a quota that brings it. */
-export const loadedRule: MakeRule = (ready, place) => ready.part!.rule(ready, place);
+export const loadedRule: MakeRule = (ready, place) => {
+  const part = ready.part!;
+  if (part.changes) throw invalid(place.slice(0, -1), `${part.changes}, and a RateLimiter only decides; write Tidegate in place of it`);
+  return part.rule(ready, place);
+};
 
 /** A limiter that decides, and does nothing else. It loads the algorithms of its policy, and how it finds the sender of a request. */
 export abstract class PartsLimiter extends BaseLimiter {
   readonly #sender: Sender | undefined;
 
-  protected constructor(options: Parts, parts: () => { core: ExactCore; layer: Layer }) {
+  protected constructor(options: Parts, parts: () => LimiterParts) {
     super(options, parts);
     this.#sender = options.sender;
   }

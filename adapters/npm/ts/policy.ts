@@ -1,7 +1,7 @@
 import type { ReadyPolicy, ReadyQuota } from "./core/policy.js";
 import { invalid } from "./error.js";
 import { Fields } from "./fields.js";
-import { type LoadedPolicy, type LoadedQuota, namesIn, READY, readPolicy, readyOf } from "./loaded_policy.js";
+import { type LoadedPolicy, type LoadedQuota, namesIn, type QuotaKind, READY, readPolicy, readyOf } from "./loaded_policy.js";
 import { UNIT_NAMES, unitMs } from "./span.js";
 
 /** At most `limit` units in a window. */
@@ -47,7 +47,7 @@ export type Algorithm = {
  * `name` is what response fields show, and `by` the dimension by whose key the quota counts. Without `by`, it counts by the
  * request's sender.
  */
-export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | LoadedQuota;
+export type Quota = string | (Algorithm & { name?: string | undefined; by?: string | undefined }) | LoadedQuota<QuotaKind>;
 
 /** One to eight quotas that are decided in one step. If one denies a request, none is charged. */
 export interface Policy extends Omit<LoadedPolicy, "quotas"> {

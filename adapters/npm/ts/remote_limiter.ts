@@ -1,21 +1,15 @@
-import { type CallOptions, Calls } from "./calls.js";
-import { type Layer, PolicyLayer } from "./layer.js";
+import { type CalledOptions, calledStore } from "./called_store.js";
+import type { Runner } from "./calls.js";
+import type { Layer } from "./layer.js";
 import { Limiter, type Ready } from "./limiter.js";
 import type { StoreCore } from "./limiter_core.js";
-import type { Store } from "./store.js";
-import { logOf, PolicyStore, type StoreLog } from "./store_health.js";
 
 /** A limiter that calls its store. `around` is what is asked in its place. */
 export abstract class RemoteLimiter extends Limiter {
-  protected readonly log: StoreLog;
-
-  protected constructor(options: Ready & CallOptions, coreOf: () => StoreCore, storeOf: (core: StoreCore) => Store, around = (store: Layer) => store) {
-    let store: PolicyStore;
+  protected constructor(options: Ready & CalledOptions, coreOf: () => StoreCore, runnerOf: (core: StoreCore) => Runner, around?: (store: Layer) => Layer) {
     super(options, () => {
       const core = coreOf();
-      store = new PolicyStore(new PolicyLayer(core, new Calls(storeOf(core), options), options.broken));
-      return { core, layer: around(store) };
+      return calledStore(options, core, runnerOf(core), around);
     });
-    this.log = logOf(options, store!);
   }
 }

@@ -1,6 +1,6 @@
 // An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
 
-import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
+import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, RateLimiter as OnUpstash, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type CalendarOptions, calendarWindow } from "@tidegate/edge/calendar";
 import { balance, type BalanceOptions, type GrantOptions } from "@tidegate/edge/credits";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
@@ -9,11 +9,11 @@ import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { balances, type Credit, type Grantee } from "@tidegate/edge/gate/credits";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
 import { RateLimiter, Tidegate as InMemory } from "@tidegate/edge/memory";
-import { type AddressOptions, clientAddress, fixedWindow, type LoadedPolicy, type LoadedQuota, penalty, type QuotaOptions, type Sender, slidingWindow, tokenBucket } from "@tidegate/edge/parts";
+import { type AddressOptions, block, clientAddress, concurrency, fixedWindow, type LoadedPolicy, type LoadedQuota, penalty, type QuotaOptions, type Sender, slidingWindow, tokenBucket } from "@tidegate/edge/parts";
 import { limit as netlify } from "@tidegate/edge/netlify";
 import { type BlobsOptions, Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
 import { limit as reactRouter } from "@tidegate/edge/react-router";
-import { type RedisOptions, Tidegate as OnRedis } from "@tidegate/edge/redis";
+import { RateLimiter as LeanOnRedis, type RedisOptions, Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { createTable, type PostgresClient, type PostgresOptions, Tidegate as OnPostgres } from "@tidegate/edge/postgres";
 import { type StoreOptions, type Swap, Tidegate as OnStore, type VersionedStore, type VersionedValue } from "@tidegate/edge/store";
 import { limit as sveltekit } from "@tidegate/edge/sveltekit";
@@ -55,6 +55,15 @@ const ofParts: LoadedPolicy = { name: "parts", quotas: [slidingWindow(10, "10 s"
 export const lean = new RateLimiter({ policy: ofParts, sender, maxKeys: 1_000, onVerdict: ({ allowed }) => allowed });
 export const decided: boolean = lean.decide({ "": "user:1", tenant: "one" }, { cost: 2 }).allowed;
 export const mixed = new InMemory({ ...common, policy: { name: "mixed", quotas: ["10 / s", fixedWindow(10, "1 min"), penalty("1 s", 2, "1 min")] } });
+export const onUpstash = OnUpstash.fromEnv({ policy: ofParts, sender, failMode: "open", deadlineMs: 100 }).capabilities.round_trips;
+export const leanOnRedis = new LeanOnRedis({ policy: ofParts, failMode: "closed", client: { sendCommand: async (args) => args }, clock: "caller" });
+export const held = new InMemory({ ...common, policy: { name: "held", quotas: [concurrency(10, "30 s", { returnsCost: true }), block("1 d"), fixedWindow(10, "1 min")] } });
+// @ts-expect-error: a RateLimiter releases nothing.
+export const slots = () => new RateLimiter({ policy: { name: "parts", quotas: [concurrency(10, "30 s")] } });
+// @ts-expect-error: it blocks nothing by hand.
+export const blocks = () => OnUpstash.fromEnv({ failMode: "open", policy: { name: "parts", quotas: [fixedWindow(10, "1 min"), block("1 d")] } });
+// @ts-expect-error: it lends nothing.
+export const lends = () => OnUpstash.fromEnv({ failMode: "open", policy: ofParts, leases: true });
 // @ts-expect-error: a text is no quota of a RateLimiter.
 export const texts = () => new RateLimiter({ policy: { name: "parts", quotas: ["10 / s"] } });
 // @ts-expect-error: a RateLimiter settles nothing.

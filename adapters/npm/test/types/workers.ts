@@ -2,7 +2,8 @@
 
 import { type Leases, type ObjectOptions, Tidegate as Objects, TidegateObject } from "@tidegate/edge/cloudflare";
 import { type KvOptions, Tidegate as Kv } from "@tidegate/edge/cloudflare-kv";
-import { type RateLimitOptions, Tidegate as RateLimited } from "@tidegate/edge/cloudflare-ratelimit";
+import { RateLimiter, type RateLimitOptions, Tidegate as RateLimited } from "@tidegate/edge/cloudflare-ratelimit";
+import { clientAddress, fixedWindow, tokenBucket } from "@tidegate/edge/parts";
 
 export { TidegateObject };
 
@@ -25,11 +26,14 @@ export default {
     const kv = new Kv({ namespace: env.COUNTS, failMode: "open", policy, waitUntil: (work) => context.waitUntil(work) });
     const fixed = { name: "api", quotas: [{ fixedWindow: { limit: 10, windowMs: 60_000 } }] };
     const limited = new RateLimited({ binding: env.LIMITER, failMode: "closed", policy: fixed });
+    const lean = new RateLimiter({ binding: env.LIMITER, failMode: "open", policy: { name: "api", quotas: [fixedWindow(10, "1 min")] }, sender: clientAddress("cloudflare") });
+    // @ts-expect-error: the binding counts fixed windows.
+    new RateLimiter({ binding: env.LIMITER, failMode: "open", policy: { name: "api", quotas: [tokenBucket(10, 1, "1 min")] } });
     // @ts-expect-error
     new Objects({ namespace: env.COUNTS, failMode: "open", policy });
     // @ts-expect-error
     new Kv({ namespace: env.LIMITER, failMode: "open", policy });
-    for (const tidegate of [limited, kv, objects]) {
+    for (const tidegate of [limited, lean, kv, objects]) {
       const { response } = await tidegate.check(request);
       if (response) return response;
     }

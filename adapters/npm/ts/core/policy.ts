@@ -32,6 +32,8 @@ export interface Part {
   at?(policy: Policy, now: number): Policy;
   /** A rule in words, unless its numbers say all. */
   described?(rule: Rule): string;
+  /** What is done to it beside deciding, as a sentence. Who only decides refuses it. */
+  readonly changes?: string;
 }
 
 /** The rule to which units can be granted: `core/algorithms/balance.ts`, which only who uses one loads. */
@@ -177,9 +179,7 @@ export class Policy {
     const scopeOf = (nth: number) => given?.[nth] ?? (this.quotas[nth]!.by ? `${name}@${this.quotas[nth]!.by}` : name);
     this.dimensions = dimensions(this.quotas, scopeOf);
     this.group = groupBy === undefined ? this.dimensions[groupAt] : this.dimensions.find((dimension) => dimension.name === groupBy);
-    if (groupBy !== undefined && !this.group) {
-      throw invalid("policy.groupBy", `no quota counts by ${shown(groupBy)}; write the dimension of one`);
-    }
+    if (groupBy !== undefined && !this.group) throw noGroup(groupBy);
     this.placeByKey = placeByKey;
     this.chargeDenied = chargeDenied;
     const rules = this.quotas.map(({ rule }) => rule);
@@ -196,6 +196,49 @@ export class Policy {
     this.isOfGate = isOfGate;
     this.id = this.dimensions.map(({ id }) => id).join("+");
   }
+}
+
+/** A policy of one window, for a store that counts by no more. Throws what is wrong with the options, and for several quotas. */
+export function solePolicy(parts: ReadyPolicy, makeRule: MakeRule, several: (count: number) => unknown): Policy {
+  const { name, quotas, chargeDenied, groupBy } = parts;
+  const [first] = quotas.map((ready, nth) => quota(ready, `policy.quotas[${nth}].`, false, makeRule));
+  checkedName("policy.name", name);
+  if (!first || quotas.length > QUOTAS_MAX) throw wrongCount(quotas.length);
+  const { by, rule } = first;
+  const only = { ...first, name: first.name ?? name };
+  const dimension = { name: by, id: `${by ? `${name}@${by}` : name}:${rule.shape}`, first: 0, end: 1 };
+  if (groupBy !== undefined && !quotas.some(({ by = "" }) => by === groupBy)) throw noGroup(groupBy);
+  if (quotas.length > 1) throw several(quotas.length);
+  return {
+    parts,
+    text: JSON.stringify(parts),
+    name,
+    quotas: [only],
+    names: [only.name],
+    dimensions: [dimension],
+    rows: [dimension],
+    group: groupBy === undefined ? undefined : dimension,
+    placeByKey: false,
+    chargeDenied,
+    holdsSlots: false,
+    hasBlocks: false,
+    sole: rule,
+    longestSlot: 0,
+    retention: rule.retention,
+    uncounted: [rule.limit, UNKNOWN, UNKNOWN],
+    calendar: undefined,
+    balance: undefined,
+    isOfGate: false,
+    id: dimension.id,
+  };
+}
+
+function noGroup(groupBy: string): unknown {
+  return invalid("policy.groupBy", `no quota counts by ${shown(groupBy)}; write the dimension of one`);
+}
+
+function wrongCount(count: number): unknown {
+  return invalid("policy.quotas", `${count} is out of range; write 1 to ${QUOTAS_MAX} quotas`);
 }
 
 /** A policy as it counts at an instant: in the windows of its calendars. */
@@ -225,9 +268,7 @@ type Unplaced = Omit<Quota, "name"> & { name: string | undefined };
 
 /** Names the quotas, checks them beside each other, and puts those of each dimension side by side. */
 function placed(quotas: readonly Unplaced[], name: string): Quota[] {
-  if (quotas.length === 0 || quotas.length > QUOTAS_MAX) {
-    throw invalid("policy.quotas", `${quotas.length} is out of range; write 1 to ${QUOTAS_MAX} quotas`);
-  }
+  if (quotas.length === 0 || quotas.length > QUOTAS_MAX) throw wrongCount(quotas.length);
   const named = quotas.map((quota, nth) => ({ ...quota, name: quota.name ?? (quotas.length === 1 ? name : `${name}-${nth + 1}`) }));
   const order: Quota[] = [];
   named.forEach((quota, nth) => {

@@ -28,6 +28,7 @@ export function balances(parts: BalanceParts): Part {
       return new Balance(amount, refill, parts);
     },
     described: (rule) => (rule as Balance).described,
+    changes: "a balance is granted",
   };
 }
 

@@ -37,7 +37,7 @@ export const makeSlidingLog: Maker = (place, limit, windowMs) => {
 export const makeTokenBucket: Maker = (...numbers) => new TokenBucket(...bucket(...numbers));
 export const makeLeakyBucket: Maker = (...numbers) => new LeakyBucket(...bucket(...numbers));
 
-const makeConcurrency: Maker = (place, limit, lifetimeMs, returnsCost) => {
+export const makeConcurrency: Maker = (place, limit, lifetimeMs, returnsCost) => {
   checked(place, "limit", limit, "lifetimeMs", lifetimeMs);
   remembered(place, limit, "a concurrency limit, which remembers every holder", "");
   return new Concurrency(limit, lifetimeMs, returnsCost);
@@ -50,7 +50,7 @@ export const makePenalty: Maker = (place, capMs, baseMs, factor) => {
   return new Penalty(capMs, baseMs, factor);
 };
 
-const makeBlock: Maker = (place, capMs) => {
+export const makeBlock: Maker = (place, capMs) => {
   within(place, "capMs", capMs, 1, YEAR, "");
   return new Penalty(capMs, 0, 1);
 };

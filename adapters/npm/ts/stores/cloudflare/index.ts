@@ -72,11 +72,12 @@ export class Tidegate extends CachingLimiter {
     if (namespace !== undefined && typeof namespace.getByName !== "function") {
       throw invalid("namespace", `not a namespace of Durable Objects; in wrangler.jsonc, write ${right}`);
     }
+    const all = common(fields, 2_000, "cloudflare");
     const ready = {
-      ...common(fields, 2_000, "cloudflare"),
+      ...all,
       apart: true,
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
-      ...lending(fields, waitUntil),
+      ...lending(fields, all.deadlineMs, waitUntil),
       isTimeless: fields.choice("clock", ["caller", "object"]) !== "caller",
       shards: fields.whole("shards") ?? 0,
       minTtlMs: fields.whole("minTtlMs") ?? 0,

@@ -1,8 +1,7 @@
-import { type Asked, Asking } from "../../lending_store.js";
+import { type Asked, Asking, type AskingOptions } from "../../asking.js";
 import type { StoreCore } from "../../limiter_core.js";
 import { digest } from "../../core/key.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
-import type { Lending } from "../../leases.js";
 import type { Question } from "../../question.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
@@ -30,7 +29,7 @@ interface Told {
 }
 
 /** The options of a limiter that asks objects. */
-export interface StubOptions extends Lending, WireOptions {
+export interface StubOptions extends AskingOptions, WireOptions {
   /** In how many objects all keys are counted. 0 for one object for each key. */
   shards: number;
 }
@@ -56,7 +55,7 @@ export class Stubs extends Asking<Words> {
     this.#quotas = writtenQuotas(core.policy);
   }
 
-  protected override words(question: Question, loan: LoanQuestion | undefined): Words {
+  override words(question: Question, loan: LoanQuestion | undefined): Words {
     const { place, rows } = this.core.storage(question);
     const { policy } = question;
     const quotas = policy.text === this.core.policy.text ? this.#quotas : writtenQuotas(policy);
@@ -64,7 +63,7 @@ export class Stubs extends Asking<Words> {
     return [objectOf(place!, this.#options.shards), writtenCall(this.core, question, loan, quotas, rows, this.#options)];
   }
 
-  protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
+  override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
     call.noted = asked;
     const [name, text] = asked.what;
     // Without shards, each key has an object of its own.
@@ -75,7 +74,7 @@ export class Stubs extends Asking<Words> {
     });
   }
 
-  protected override told(): void {
+  override told(): void {
     const told = this.#told;
     this.#told = new Map();
     for (const [name, all] of told) {
@@ -103,7 +102,7 @@ export class Stubs extends Asking<Words> {
     }
   }
 
-  protected override read({ question, noted }: Call, answer: unknown): undefined {
+  override read({ question, noted }: Call, answer: unknown): undefined {
     const { loan } = noted as Asked<Words>;
     this.#hasAnswered = true;
     const read = readAnswer(typeof answer === "string" ? answer : `an answer of type ${typeof answer}`, question.policy);
@@ -111,7 +110,7 @@ export class Stubs extends Asking<Words> {
     else this.core.decision = read.decision;
   }
 
-  protected override failed(_call: Call, thrown: unknown): never {
+  override failed(_call: Call, thrown: unknown): never {
     throw lost(Object(thrown) as Record<string, unknown>, !this.#hasAnswered);
   }
 }

@@ -1,6 +1,7 @@
 import type { BaseCheckOptions } from "../../base_limiter.js";
 import { local } from "../../core/capabilities.js";
 import type { Keys } from "../../core/key.js";
+import { Policy } from "../../core/policy.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { LAYER, PolicyLayer } from "../../layer.js";
@@ -37,15 +38,12 @@ export interface MemoryOptions extends Options {
  *     const { allowed } = tidegate.decide("user:42");
  */
 export class Tidegate extends LocalLimiter {
-  protected readonly log: FailureLog;
-
   constructor(options: MemoryOptions) {
     const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
     const bounds = { maxKeys: maxKeysIn(fields), whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
     const ready = common(fields, 1_000);
     const log = new FailureLog(ready.onError);
-    super(ready, (core) => new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))));
-    this.log = log;
+    super(ready, (core) => ({ layer: new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))), log }));
   }
 }
 
@@ -64,7 +62,6 @@ export interface RateLimiterOptions extends PartsOptions {
  *     const { allowed } = limiter.decide("user:42");
  */
 export class RateLimiter extends PartsLimiter {
-  protected readonly log: FailureLog;
   readonly #decide = (asked: Question): Verdict => this.verdictOf(undefined, asked, this[LAYER].known!(asked)!);
 
   constructor(options: RateLimiterOptions) {
@@ -72,11 +69,9 @@ export class RateLimiter extends PartsLimiter {
     const ready = partsOf(fields);
     const log = new FailureLog(ready.onError);
     super(ready, () => {
-      const core = new ExactCore(ready, local(), loadedRule);
-      if (core.policy.balance) throw invalid("policy.quotas", "a balance is granted, and a RateLimiter only decides; write Tidegate in place of it");
-      return { core, layer: new PolicyLayer(core, new Checks(core, maxKeysIn(fields), (message) => log.warn(message))) };
+      const core = new ExactCore(new Policy(ready, loadedRule), local());
+      return { core, layer: new PolicyLayer(core, new Checks(core, maxKeysIn(fields), (message) => log.warn(message))), log };
     });
-    this.log = log;
   }
 
   /** Decides like `limit`, without a promise. */

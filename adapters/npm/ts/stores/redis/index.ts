@@ -1,13 +1,18 @@
+// The scripts are first in a bundle: see `bundle.mjs`.
+import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 import { CachingLimiter } from "../../caching_limiter.js";
+import { calledStore } from "../../called_store.js";
+import { Calls } from "../../calls.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, type Options } from "../../options.js";
+import { CALLED_PARTS, calledPartsOf, type CalledPartsOptions, loadedRule, PartsLimiter } from "../../parts_limiter.js";
 import { type Call, said } from "../../store.js";
 import { lost } from "./errors.js";
-import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
+import { LOANS } from "./loans.js";
 
 export * from "../../store_exports.js";
 export type { LeaseOptions, Leases } from "../../leases.js";
@@ -18,14 +23,25 @@ export type RedisClient =
   | { sendCommand(args: string[]): Promise<unknown> }
   | { send(command: string, args: string[]): Promise<unknown> };
 
-/** The options of a limiter on Redis. */
-export interface RedisOptions extends Options, LeaseOptions {
+/** The options of a server. */
+interface ServerOptions {
   client: RedisClient;
   /** Whose clock decides. Default: `server`, the database's, which is one clock for all hosts. */
   clock?: "caller" | "server" | undefined;
   /** Keeps every state for at least this long. Only for tests whose time stands still. */
   minTtlMs?: number | undefined;
 }
+
+/** The options of a limiter on Redis. */
+export interface RedisOptions extends Options, LeaseOptions, ServerOptions {}
+
+/** The options of a `RateLimiter` on Redis. */
+export interface RateLimiterOptions extends CalledPartsOptions, ServerOptions {}
+
+const SERVER = ["client", "clock", "minTtlMs"];
+
+/** How long a decision may take, unless the options say it. */
+const DEADLINE_MS = 250;
 
 type Run = (command: Command) => Promise<unknown>;
 
@@ -49,22 +65,46 @@ const ERROR_REPLY = /^[A-Z][A-Z0-9]+ /;
  */
 export class Tidegate extends CachingLimiter {
   constructor(options: RedisOptions) {
-    const fields = new Fields(options, "", [...COMMON, "client", "clock", "minTtlMs", "leases", "waitUntil"]);
-    const ready = {
-      ...common(fields, 250),
-      ...lending(fields),
-      isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
-      minTtlMs: fields.whole("minTtlMs") ?? 0,
-      keyLocking: false,
-    };
-    const right = "a client of ioredis, node-redis or Bun";
-    const client = fields.need("client", fields.get("client"), right);
-    const sends = runner(client);
-    if (!sends) throw invalid("client", `not a client of Redis; write ${right}`);
-    const opening = firstConnection(client);
-    const losses = lossesOf(client);
-    super(ready, lends(EXACT, ready), StoreCore, (core) => new Client(core, ready, sends, opening, client, losses));
+    const fields = new Fields(options, "", [...COMMON, ...SERVER, "leases", "waitUntil"]);
+    const all = { ...common(fields, DEADLINE_MS), ...server(fields) };
+    const ready = { ...all, ...lending(fields, all.deadlineMs), loans: LOANS };
+    super(ready, lends(EXACT, ready), StoreCore, (core) => new Client(core, ready));
   }
+}
+
+/**
+ * The same limiter in two thirds of the code, for an application that bundles it: its quotas are functions of `@tidegate/edge/parts`, and a
+ * bundler leaves out all others. It decides, and does nothing else: it has no leases. Both count together, if their policies are the same.
+ *
+ *     const limiter = new RateLimiter({ client, failMode: "open", policy: { name: "api", quotas: [slidingWindow(100, "1 min")] } });
+ *     const { allowed } = await limiter.limit("user:42");
+ */
+export class RateLimiter extends PartsLimiter {
+  constructor(options: RateLimiterOptions) {
+    const fields = new Fields(options, "", [...CALLED_PARTS, ...SERVER]);
+    const ready = { ...calledPartsOf(fields, DEADLINE_MS), ...server(fields) };
+    super(ready, () => {
+      const core = new StoreCore(ready, EXACT, loadedRule);
+      return calledStore(ready, core, new Calls(new Client(core, ready), ready));
+    });
+  }
+}
+
+/** Checks the options of a server and fills in the defaults. */
+function server(fields: Fields) {
+  const right = "a client of ioredis, node-redis or Bun";
+  const client = fields.need("client", fields.get("client"), right);
+  const run = runner(client);
+  if (!run) throw invalid("client", `not a client of Redis; write ${right}`);
+  return {
+    client,
+    run,
+    opening: firstConnection(client),
+    losses: lossesOf(client),
+    isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
+    minTtlMs: fields.whole("minTtlMs") ?? 0,
+    keyLocking: false,
+  };
 }
 
 /** A server behind a client. */
@@ -74,14 +114,15 @@ class Client extends Scripts {
   readonly #opening: () => Promise<void> | undefined;
   readonly #losses: Losses;
 
-  constructor(core: StoreCore, options: ScriptOptions, run: Run, opening: () => Promise<void> | undefined, client: unknown, losses: Losses) {
+  constructor(core: StoreCore, options: ScriptOptions & ReturnType<typeof server>) {
     super(core, options);
+    const { client, losses, opening, run } = options;
     this.#losses = losses;
     this.#run = written(run, Object(client) as Written);
     this.#opening = opening;
   }
 
-  protected override opening(): Promise<void> | undefined {
+  override opening(): Promise<void> | undefined {
     return this.#opening();
   }
 
@@ -94,11 +135,11 @@ class Client extends Scripts {
     return this.#run(this.alone(command, call), call.inFlight);
   }
 
-  protected override read(call: Call, result: unknown): Promise<unknown> | undefined {
+  override read(call: Call, result: unknown): Promise<unknown> | undefined {
     return this.took(call, result);
   }
 
-  protected override failed(call: Call, thrown: unknown): Promise<unknown> | undefined {
+  override failed(call: Call, thrown: unknown): Promise<unknown> | undefined {
     if (isReply(thrown)) return this.refused(call, thrown.message);
     const { last } = this.#losses;
     throw lost(this.name, last === undefined ? said(thrown) : `${said(thrown)}; the connection failed with ${last}`);

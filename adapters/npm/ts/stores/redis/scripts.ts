@@ -1,12 +1,11 @@
-import { batchScript, scriptOf, scripts, sha1Of, sha1s } from "./built.js";
-import { type Asked, Asking } from "../../lending_store.js";
+import { scriptOf, scripts, sha1Of, sha1s } from "./built.js";
+import { type Asked, Asking, type AskingOptions } from "../../asking.js";
 import type { StoreCore } from "../../limiter_core.js";
 import type { LoanQuestion } from "../../core/lending/lender.js";
-import type { Lending } from "../../leases.js";
 import { type Question, RESET } from "../../question.js";
 import type { Call } from "../../store.js";
 import { nonsense, refused } from "./errors.js";
-import { answer, LENDING, lent, type Script, scriptFor, type WireOptions, words } from "./wire.js";
+import { answer, GENERAL, LENDING, type Script, scriptFor, type WireOptions, words } from "./wire.js";
 
 /** A command, as its words. */
 export type Command = readonly string[];
@@ -18,13 +17,19 @@ interface Words {
 }
 
 /** The options of a server that runs the scripts. */
-export interface ScriptOptions extends Lending, WireOptions {
+export interface ScriptOptions extends AskingOptions, WireOptions {
   /** Whether the scripts lock only their own keys. */
   keyLocking: boolean;
 }
 
 /** How a command was sent: by the SHA-1 of its script, with the script itself, or among others. */
 type Way = "sha1" | "full" | "joined";
+
+/** The note of a call whose server does not have the script for states with loans, which this limiter does not have either. */
+const NO_LENDER = -1;
+
+/** The error of a state that only this script can decide on. */
+const HAS_LOANS = ["unsupported", "a limiter with leases has lent a part of this key's limit; write Tidegate in place of RateLimiter"];
 
 /** Asks a server that runs the scripts. */
 export abstract class Scripts extends Asking<Words> {
@@ -35,18 +40,22 @@ export abstract class Scripts extends Asking<Words> {
   constructor(core: StoreCore, options: ScriptOptions) {
     super(core, options);
     this.#options = options;
+    options.loans?.addScript(scripts);
     core.policy.balance?.parts.addScript(scripts, sha1s);
   }
 
   /** Sends a command. */
   protected abstract carry(command: Command, call: Call): Promise<unknown>;
 
-  protected override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Words {
-    const script = loan || isLent ? LENDING : scriptFor(question, this.#options, this.borrows);
+  override words(question: Question, loan: LoanQuestion | undefined, isLent: boolean): Words {
+    return this.#wordsFor(loan || isLent ? LENDING : scriptFor(question, this.#options, this.borrows), question, loan);
+  }
+
+  #wordsFor(script: Script, question: Question, loan?: LoanQuestion): Words {
     return { command: ["evalsha", sha1Of(script, this.#options.keyLocking), ...words(this.core, question, script, this.#options, loan)], script };
   }
 
-  protected override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
+  override begin(call: Call, asked: Asked<Words>): Promise<unknown> {
     call.noted = asked;
     call.way = "sha1" satisfies Way;
     return this.carry(asked.what.command, call);
@@ -55,7 +64,7 @@ export abstract class Scripts extends Asking<Words> {
   /** The command as it is sent alone: with the script itself, unless the server has it. */
   protected alone(command: Command, call: Call): Command {
     const { script } = wordsOf(call);
-    if (this.#has[script]) return command;
+    if (this.#has[script] || !scripts[script]) return command;
     call.way = "full" satisfies Way;
     return ["eval", scriptOf(script, this.#options.keyLocking), ...command.slice(2)];
   }
@@ -71,11 +80,6 @@ export abstract class Scripts extends Asking<Words> {
     call.way = "joined" satisfies Way;
   }
 
-  /** The script for several decisions. */
-  protected get batchScript(): string {
-    return batchScript(this.#options.keyLocking);
-  }
-
   /** Reads a result. */
   protected took(call: Call, result: unknown): Promise<unknown> | undefined {
     if (typeof result !== "string") throw this.nonsense(JSON.stringify({ result }));
@@ -84,7 +88,7 @@ export abstract class Scripts extends Asking<Words> {
     if (call.way !== "joined") this.#has[what.script] = true;
     if (question.kind === RESET) return undefined;
     if (loan) {
-      this.lent(question, loan, lent(question, loan.question, this.#options, result));
+      this.lent(question, loan, this.#options.loans!.lent(question, loan.question, this.#options, result));
       return undefined;
     }
     const decision = answer(this.core, question, what.script, this.#options, result);
@@ -92,7 +96,8 @@ export abstract class Scripts extends Asking<Words> {
       this.core.decision = decision;
       return undefined;
     }
-    // The state has loans.
+    // The state probably has loans. Who has lent them has put the script there that decides on it.
+    if (call.note === NO_LENDER) throw HAS_LOANS;
     return this.begin(call, { what: this.words(question, undefined, true), loan: undefined });
   }
 
@@ -100,6 +105,10 @@ export abstract class Scripts extends Asking<Words> {
   protected refused(call: Call, text: string): Promise<unknown> | undefined {
     const { command, script } = wordsOf(call);
     if (text.startsWith("NOSCRIPT") && call.way !== ("full" satisfies Way)) {
+      if (!scripts[script]) {
+        call.note = NO_LENDER;
+        return this.begin(call, { what: this.#wordsFor(GENERAL, call.question), loan: undefined });
+      }
       this.#has[script] = false;
       return this.carry(command, call);
     }

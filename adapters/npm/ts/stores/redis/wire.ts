@@ -1,10 +1,10 @@
 import type { Rule } from "../../core/algorithms/algorithm.js";
 import { MAX_INSTANT, MAX_SKEW, MAX_UNITS } from "../../core/arithmetic.js";
-import { decide, type Decision, peek, unused, verify } from "../../core/decide.js";
+import { decide, type Decision, peek, unused, verify, withoutCounts } from "../../core/decide.js";
 import { digest } from "../../core/key.js";
-import { canLend, Lender, type Lent, type LoanAnswer, type LoanQuestion } from "../../core/lending/lender.js";
+import type { Lender, LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
-import { ALLOWED, DENIED, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
+import { ALLOWED, DENIED, FROM_STORE, NEVER_ADMISSIBLE, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
 import type { StoreCore } from "../../limiter_core.js";
 import { BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { parse } from "./state.js";
@@ -29,13 +29,26 @@ export interface WireOptions {
   /** Whether the server's clock decides. */
   isTimeless: boolean;
   minTtlMs: number;
+  /** Undefined for who does not borrow, and tells no counts of states with loans. */
+  loans?: Loans | undefined;
+}
+
+/** What the counts of states with loans need: `loans.ts`, which a `RateLimiter` does not load. */
+export interface Loans {
+  /** Adds the script `LENDING` to the others. */
+  addScript(scripts: string[]): void;
+  canLend(policy: Policy): boolean;
+  /** What is lent of a state, by its numbers. */
+  lender(numbers: readonly number[]): Lender;
+  /** Reads the answer of `LENDING` to a borrower's question. Throws for a loan that is not safe. */
+  lent(question: Question, loan: LoanQuestion, options: WireOptions, text: string): LoanAnswer;
 }
 
 /** The script to ask first. If it has no answer, `LENDING` has. `lends` if states probably have loans. */
-export function scriptFor(question: Question, { isTimeless }: WireOptions, lends: boolean): Script {
+export function scriptFor(question: Question, { isTimeless, loans }: WireOptions, lends: boolean): Script {
   const { policy } = question;
   if (policy.balance) return BALANCE;
-  if (question.kind === RESET || (lends && onceToken(question) === undefined && canLend(policy))) return LENDING;
+  if (question.kind === RESET || (lends && onceToken(question) === undefined && loans!.canLend(policy))) return LENDING;
   return isPlain(policy, question, isTimeless) ? PLAIN : GENERAL;
 }
 
@@ -113,23 +126,24 @@ function loanWord({ wanted, within, owed, lifetime, back }: LoanQuestion): strin
   return [wanted, within, owed, lifetime, ...(back ? [back.loan, back.unspent, back.kept] : [])].join(" ");
 }
 
-/** Reads the answer of a script. Undefined if the state is one for `LENDING`. */
-export function answer(core: StoreCore, question: Question, script: Script, { isTimeless }: WireOptions, text: string): Decision | undefined {
+/** Reads the answer of a script. Undefined if the state is one for another. */
+export function answer(core: StoreCore, question: Question, script: Script, { isTimeless, loans: known }: WireOptions, text: string): Decision | undefined {
   if (text === "" && script !== LENDING) return undefined;
   const { policy } = question;
   const tells = isTimeless || onceToken(question) !== undefined;
   const { isAdmitted, isReplay, now, cost, state } = told(question, tells, text);
   const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
   if (state !== "") verify(policy, states, now);
-  const lender = loans.length > 0 ? Lender.fromNumbers(loans) : undefined;
+  if (loans.length > LENDERS_OWN && !known) return lentElsewhere(policy, isAdmitted, now, cost);
+  const lender = loans.length > 0 ? known?.lender(loans) : undefined;
   lender?.settle(policy, states, now);
-  const known = (decision: Decision) => lender?.corrected(policy, states, now, cost, decision) ?? decision;
+  const corrected = (decision: Decision) => lender?.corrected(policy, states, now, cost, decision) ?? decision;
   if (question.kind !== CHECK) {
-    const standing = known(peek(policy, states, now, question.kind === PEEK ? cost : 0));
+    const standing = corrected(peek(policy, states, now, question.kind === PEEK ? cost : 0));
     standing[REPLAY] = Number(isReplay);
     return standing;
   }
-  const decision = known(decide(policy, states, now, cost, core.chargeId(question)));
+  const decision = corrected(decide(policy, states, now, cost, core.chargeId(question)));
   decision[REPLAY] = Number(isReplay);
   if (isAdmitted !== (decision[STATUS] === ALLOWED)) {
     if (!isReplay) throw disagreement(isAdmitted);
@@ -140,27 +154,13 @@ export function answer(core: StoreCore, question: Question, script: Script, { is
   return decision;
 }
 
-/** Reads the answer of `LENDING` to a borrower's question. Throws for a loan that is not safe. */
-export function lent(question: Question, loan: LoanQuestion, { isTimeless }: WireOptions, text: string): LoanAnswer {
-  const end = text.lastIndexOf(">");
-  if (end < 0) throw noAnswer(text);
-  const { policy } = question;
-  const { isAdmitted, now, cost, state } = told(question, isTimeless, text.slice(0, end));
-  const { states, loans } = state === "" ? { states: unused(policy), loans: [] } : parse(policy, state);
-  verify(policy, states, now);
-  const lender = Lender.fromNumbers(loans);
-  lender.settle(policy, states, now);
-  const answer = lender.accept(policy, states, now, cost, loan, granted(text.slice(end + 1)));
-  if (isAdmitted !== (answer.decision[STATUS] === ALLOWED)) throw disagreement(isAdmitted);
-  return answer;
-}
+/** The numbers of a lender without loans. */
+const LENDERS_OWN = 2;
 
-/** Reads the next loan of an answer, if there is one. */
-function granted(text: string): Lent | undefined {
-  if (text === "") return undefined;
-  const numbers = /^(\d+):(\d+):(\d+)$/.exec(text)?.slice(1).map(Number);
-  if (!numbers) throw noAnswer(text);
-  return { number: numbers[0]!, units: numbers[1]!, until: Math.min(numbers[2]!, MAX_INSTANT) };
+/** The server's decision on a state with loans, of which this limiter reads no counts. */
+function lentElsewhere(policy: Policy, isAdmitted: boolean, now: number, cost: number): Decision {
+  const fresh = decide(policy, unused(policy), now, cost);
+  return fresh[STATUS] === NEVER_ADMISSIBLE ? fresh : withoutCounts(policy, isAdmitted ? ALLOWED : DENIED, 0, UNKNOWN, now, FROM_STORE);
 }
 
 /** What a script has answered. */
@@ -172,7 +172,8 @@ interface ScriptAnswer {
   state: string;
 }
 
-function told({ kind, cost, now }: Question, tells: boolean, text: string): ScriptAnswer {
+/** Reads what every script answers. `tells` whether the time and the cost are the server's. */
+export function told({ kind, cost, now }: Question, tells: boolean, text: string): ScriptAnswer {
   const { 1: verdict, 2: time, 3: units, 4: rest }: Record<number, string | undefined> = /^([adr])(?:@(\d+) (\d+)(?:\+\d+)? )?([^@]*)$/.exec(text) ?? [];
   if (!verdict || (time === undefined && tells)) throw noAnswer(text);
   const own = kind === SETTLE || kind === BLOCK ? 0 : cost;
@@ -180,11 +181,11 @@ function told({ kind, cost, now }: Question, tells: boolean, text: string): Scri
   return { isAdmitted: verdict !== "d", isReplay: verdict === "r", now: instant, cost: charged, state: rest! };
 }
 
-function disagreement(isAdmitted: boolean): unknown {
+export function disagreement(isAdmitted: boolean): unknown {
   const which = `admitted by the store: ${isAdmitted}, here: ${!isAdmitted}`;
   return ["corrupt", `the store and this package disagree on a decision (${which}); do all clients of this store run the same version of Tidegate?`];
 }
 
-function noAnswer(text: string): unknown {
+export function noAnswer(text: string): unknown {
   return ["corrupt", `${JSON.stringify(text.slice(0, 60))} is not an answer of Tidegate's script; is this a Redis server?`];
 }

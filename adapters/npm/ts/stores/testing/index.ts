@@ -4,7 +4,7 @@ import { PolicyLayer } from "../../layer.js";
 import type { LimitOptions } from "../../limiter.js";
 import { LocalLimiter } from "../../local_limiter.js";
 import { COMMON, common, type Options } from "../../options.js";
-import { logOf, PolicyStore, type StoreLog } from "../../store_health.js";
+import { logOf, PolicyStore } from "../../store_health.js";
 import type { Keys } from "../../core/key.js";
 import type { Verdict } from "../../verdict.js";
 import { Memory } from "../memory/memory.js";
@@ -35,16 +35,16 @@ const KINDS: readonly ErrorKind[] = ["unavailable", "timeout", "contended", "ref
  *     tidegate.restart();
  */
 export class Tidegate extends LocalLimiter {
-  protected readonly log: StoreLog;
   readonly #staging: Staging;
 
   constructor(options: TestOptions) {
     const fields = new Fields(options, "", [...COMMON, "now"]);
     const ready = common(new Fields({ failMode: "closed", ...without(options, "now") }, "", COMMON), 1_000, "direct");
     const staging: Staging = { now: fields.whole("now") ?? Date.now(), run: 0, denied: new Map(), failure: undefined };
-    let store: PolicyStore;
-    super(ready, (core) => (store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)))));
-    this.log = logOf(ready, store!);
+    super(ready, (core) => {
+      const store = new PolicyStore(new PolicyLayer(core, new Staged(core, new Memory(core), staging)));
+      return { layer: store, log: logOf(ready, store) };
+    });
     this.#staging = staging;
     this.restart();
   }

@@ -1,15 +1,7 @@
 import { REQUESTS_ARE_APART } from "../../calls.js";
 import type { Command } from "../redis/scripts.js";
 import type { HttpAnswer } from "./endpoint.js";
-
-/** Sends a command as JSON. */
-type Post = (body: string, signal: AbortSignal | undefined) => Promise<HttpAnswer>;
-
-/** What a database says to a command: a result, or the text of an error. */
-export interface Reply {
-  result?: unknown;
-  error?: unknown;
-}
+import { type Post, type Reply, Requests } from "./requests.js";
 
 /** The most decisions in a command. The server does nothing else meanwhile. */
 const DECISIONS_MAX = 64;
@@ -26,8 +18,7 @@ declare const setImmediate: ((run: () => void) => unknown) | undefined;
  * Sends the decisions that come together as one command: those that begin in the same turn of the event loop, while another is in
  * flight. A lone one is sent at once.
  */
-export class Batches {
-  readonly #post: Post;
+export class Batches extends Requests {
   readonly #script: () => string;
   #waiting: Waiting[] = [];
   #inFlight = 0;
@@ -35,28 +26,25 @@ export class Batches {
   #sha1: Promise<string> | undefined;
 
   constructor(post: Post, script: () => string) {
-    this.#post = post;
+    super(post);
     this.#script = script;
   }
 
-  /** Whether a command is to be sent at once, and alone. */
-  isAlone(signal: AbortSignal | undefined): boolean {
+  override isAlone(signal: AbortSignal | undefined): boolean {
     // A command that can be cancelled is not the others' command.
     return REQUESTS_ARE_APART || signal !== undefined || (this.#inFlight === 0 && this.#waiting.length === 0);
   }
 
-  /** Sends a decision together with others. */
-  join(command: Command): Promise<Reply | HttpAnswer> {
+  override join(command: Command): Promise<Reply | HttpAnswer> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.push({ command, resolve, reject }) === 1) soon(() => this.#flush());
     });
   }
 
-  /** Sends a command alone. */
-  async say(command: Command, signal?: AbortSignal): Promise<Reply | HttpAnswer> {
+  override async say(command: Command, signal?: AbortSignal): Promise<Reply | HttpAnswer> {
     this.#inFlight += 1;
     try {
-      return read(await this.#post(JSON.stringify(command), signal));
+      return await super.say(command, signal);
     } finally {
       this.#inFlight -= 1;
     }
@@ -94,17 +82,6 @@ export class Batches {
 
   #sha(): Promise<string> {
     return (this.#sha1 ??= sha1(this.#script()));
-  }
-}
-
-/** What the database says, or the answer if it is the endpoint's own. */
-function read(answer: HttpAnswer): Reply | HttpAnswer {
-  if (answer.status !== 200 && answer.status !== 400) return answer;
-  try {
-    const said = Object(JSON.parse(answer.text)) as Reply;
-    return "result" in said || typeof said.error === "string" ? said : answer;
-  } catch {
-    return answer;
   }
 }
 

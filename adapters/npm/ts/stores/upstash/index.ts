@@ -1,17 +1,27 @@
+// The scripts are first in a bundle: see `bundle.mjs`.
+import { batchScript } from "../redis/built.js";
 import { CachingLimiter } from "../../caching_limiter.js";
+import { calledStore } from "../../called_store.js";
+import { Calls } from "../../calls.js";
 import { EXACT, lends } from "../../core/capabilities.js";
 import { Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
+import { CALLED_PARTS, calledPartsOf, type CalledPartsOptions, loadedRule, PartsLimiter } from "../../parts_limiter.js";
+import { LOANS } from "../redis/loans.js";
+import { Batches } from "./batches.js";
 import { checkedDatabase } from "./database.js";
+import { databaseIn, type Environment } from "./environment.js";
+import type { Post } from "./requests.js";
 import { Rest } from "./rest.js";
 
 export * from "../../store_exports.js";
 export type { LeaseOptions, Leases } from "../../leases.js";
+export type { Environment } from "./environment.js";
 
-/** The options of a limiter on Upstash. */
-export interface UpstashOptions extends Options, LeaseOptions {
+/** The options of a database. */
+interface DatabaseOptions {
   /** The database's `UPSTASH_REDIS_REST_URL`. If it is missing, each check is a 503 and `assertReady` throws, so that a build needs no secrets. */
   url: string | undefined;
   /** The database's `UPSTASH_REDIS_REST_TOKEN`. If it is missing, each check is a 503 and `assertReady` throws. */
@@ -26,10 +36,16 @@ export interface UpstashOptions extends Options, LeaseOptions {
   minTtlMs?: number | undefined;
 }
 
-/** Environment variables by name. */
-export type Environment = Readonly<Record<string, unknown>>;
+/** The options of a limiter on Upstash. */
+export interface UpstashOptions extends Options, LeaseOptions, DatabaseOptions {}
 
-declare const process: { env: Environment } | undefined;
+/** The options of a `RateLimiter` on Upstash. */
+export interface RateLimiterOptions extends CalledPartsOptions, DatabaseOptions {}
+
+const DATABASE = ["url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs"];
+
+/** How long a decision may take, unless the options say it. */
+const DEADLINE_MS = 250;
 
 /**
  * A limiter on Upstash. It is exact at any concurrency, and a decision is one HTTP request.
@@ -40,7 +56,11 @@ declare const process: { env: Environment } | undefined;
  */
 export class Tidegate extends CachingLimiter {
   constructor(options: UpstashOptions) {
-    const ready = checked(options);
+    const fields = new Fields(options, "", [...COMMON, ...DATABASE, "leases", "waitUntil"]);
+    const all = { ...database(fields), ...common(fields, DEADLINE_MS) };
+    // Answers contain the states, so that long ones of some clients could make the answer to several too long or too late for all.
+    const batches = all.statesAreLong ? undefined : (post: Post) => new Batches(post, () => batchScript(all.keyLocking));
+    const ready = { ...all, ...lending(fields, all.deadlineMs), loans: LOANS, batches };
     super(ready, lends(EXACT, ready), StoreCore, (core) => new Rest(core, ready));
   }
 
@@ -49,30 +69,42 @@ export class Tidegate extends CachingLimiter {
    * `KV_REST_API_TOKEN`, which Vercel sets. On Cloudflare without `nodejs_compat`, pass the Worker's `env`.
    */
   static fromEnv(options: Omit<UpstashOptions, "url" | "token">, env?: Environment): Tidegate {
-    // Builders replace `process.env.NAME` by its value, and only if it is written like this.
-    const has = !env && typeof process !== "undefined";
-    const url = env ? (env["UPSTASH_REDIS_REST_URL"] ?? env["KV_REST_API_URL"]) : has ? (process.env["UPSTASH_REDIS_REST_URL"] ?? process.env["KV_REST_API_URL"]) : undefined;
-    const token = env
-      ? (env["UPSTASH_REDIS_REST_TOKEN"] ?? env["KV_REST_API_TOKEN"])
-      : has
-        ? (process.env["UPSTASH_REDIS_REST_TOKEN"] ?? process.env["KV_REST_API_TOKEN"])
-        : undefined;
-    return new this({ ...options, url: url as string | undefined, token: token as string | undefined });
+    return new this({ ...options, ...databaseIn(env) });
   }
 }
 
-/** Checks the options and fills in the defaults. */
-function checked(options: UpstashOptions) {
-  const fields = new Fields(options, "", [...COMMON, "url", "token", "allowInsecureHttp", "clock", "keyLocking", "minTtlMs", "leases", "waitUntil"]);
+/**
+ * The same limiter in two thirds of the code, for an application that bundles it: its quotas are functions of `@tidegate/edge/parts`, and a
+ * bundler leaves out all others. It decides, and does nothing else: it has no leases, and sends each decision in a request of its own. Both
+ * count together, if their policies are the same.
+ *
+ *     const limiter = RateLimiter.fromEnv({ failMode: "open", policy: { name: "api", quotas: [slidingWindow(100, "1 min")] } });
+ *     const { allowed } = await limiter.limit("user:42");
+ */
+export class RateLimiter extends PartsLimiter {
+  constructor(options: RateLimiterOptions) {
+    const fields = new Fields(options, "", [...CALLED_PARTS, ...DATABASE]);
+    const ready = { ...database(fields), ...calledPartsOf(fields, DEADLINE_MS) };
+    super(ready, () => {
+      const core = new StoreCore(ready, EXACT, loadedRule);
+      return calledStore(ready, core, new Calls(new Rest(core, ready), ready));
+    });
+  }
+
+  /** As of `Tidegate`. */
+  static fromEnv(options: Omit<RateLimiterOptions, "url" | "token">, env?: Environment): RateLimiter {
+    return new this({ ...options, ...databaseIn(env) });
+  }
+}
+
+/** Checks the options of a database and fills in the defaults. */
+function database(fields: Fields) {
   const right = (name: string) => `the database's UPSTASH_REDIS_REST_${name}`;
   const [url, token] = [fields.text("url", right("URL")), fields.text("token", right("TOKEN"))];
-  const ready = common(fields, 250);
   const allowInsecureHttp = fields.flag("allowInsecureHttp") ?? false;
   const absent = !url ? "URL" : !token ? "TOKEN" : undefined;
   const place = absent ? undefined : checkedDatabase(url!, token!, allowInsecureHttp);
   return {
-    ...ready,
-    ...lending(fields),
     place,
     broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
     isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
