@@ -1,6 +1,6 @@
 //! The cost of a gate: from a request to its verdict, and of finding a rule among a thousand.
 //!
-//! `cargo bench -p tidegate-core --features toml --bench gate`
+//! `cargo bench -p tidegate-core --features toml --bench gate`. `conformance/bench/instructions.sh gate` counts its instructions.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::fmt::Write as _;
@@ -9,9 +9,9 @@ use std::io::Result;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_core::gate::{Gate, Pass, Request, Rules, Verdict};
+use tidegate_core::gate::{Gate, Pass, Refusal, Request, Rules, Verdict};
 use tidegate_core::{Check, ClientIpSource, Key, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tidegate_measured::{Aim, Measurement, Unit, ns_per_call};
+use tidegate_measured::{Aim, Measurement, Unit, counted, ns_per_call};
 use tidegate_testing::NOW;
 
 const HEADERS: [(&str, &str); 3] = [("host", "www.example.com"), ("accept", "*/*"), ("cf-connecting-ip", "192.0.2.1")];
@@ -38,17 +38,28 @@ fn main() -> Result<()> {
         "rules = [{ path = '/api/*', limits = ['api'] }]
         limits.api.quotas = [{ algorithm = 'token_bucket', capacity = 1_000_000_000, refill = 1_000_000_000, per_ms = 1 }]",
     );
+    let refusing = self::gate(
+        "rules = [{ path = '/api/*', limits = ['api'] }]
+        limits.api.quotas = [{ algorithm = 'fixed_window', limit = 1, window_ms = 60_000 }]",
+    );
     let request = Request::new("GET", "/api/users/7", &HEADERS, NOW);
     let quota = Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::new(1)).unwrap();
     let (policy, key) = (Policy::new("api", [quota]).unwrap(), Key::new("ip:192.0.2.1"));
     let memory = MemoryLimiter::new();
+    if counted(&mut [
+        ("limiter", &mut || _ = black_box(memory.decide(Check::new(&policy, black_box(&key), NOW)))),
+        ("gate", &mut || _ = admitted(&gate, &request)),
+        ("gate-refused", &mut || _ = refused(&refusing, &request)),
+    ]) {
+        return Ok(());
+    }
     let measured = Measurement::new("gate", "a request to its verdict, one rule, store in memory", Unit::Ns);
     let alone = || ns_per_call(10_000, || memory.decide(Check::new(&policy, black_box(&key), NOW)).unwrap());
     let peer = "the same limiter without a gate";
-    measured.aim(Aim::Value(150.0)).beside(peer, || ns_per_call(10_000, || check(&gate, &request)), alone)?;
+    measured.aim(Aim::Value(150.0)).beside(peer, || ns_per_call(10_000, || admitted(&gate, &request)), alone)?;
     Measurement::new("gate", "a request to its response fields, one rule, store in memory", Unit::Ns).beside(
         peer,
-        || ns_per_call(10_000, || check(&gate, &request).fields()),
+        || ns_per_call(10_000, || admitted(&gate, &request).fields()),
         alone,
     )?;
     let bytes = Rules::parse("rules.json", FILE).unwrap().to_bytes();
@@ -89,10 +100,22 @@ fn thousand() -> Rules {
     Rules::parse("rules.toml", &text).unwrap()
 }
 
-fn check(gate: &Gate<'_>, request: &Request<'_>) -> Pass {
+fn admitted(gate: &Gate<'_>, request: &Request<'_>) -> Pass {
+    let Verdict::Pass(pass) = check(gate, request) else { panic!("refused") };
+    black_box(pass)
+}
+
+fn refused(gate: &Gate<'_>, request: &Request<'_>) -> Option<Refusal> {
+    match check(gate, request) {
+        Verdict::Pass(_) => None,
+        Verdict::Refuse(refusal) => Some(black_box(refusal)),
+    }
+}
+
+#[inline]
+fn check(gate: &Gate<'_>, request: &Request<'_>) -> Verdict {
     // The memory answers at once. The waker of an executor would take a fifth of the time.
     let check = pin!(gate.check(black_box(request)));
     let Poll::Ready(verdict) = check.poll(&mut Context::from_waker(Waker::noop())) else { panic!("it waits") };
-    let Verdict::Pass(pass) = verdict else { panic!("refused") };
-    black_box(pass)
+    verdict
 }

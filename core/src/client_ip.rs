@@ -208,10 +208,19 @@ impl StdError for MissingIp {}
 
 /// The single address in a header's value.
 pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
-    let value = value.trim_ascii();
     // The usual value first: it has no port, and nothing else to look for.
-    let others = || str::from_utf8(value).ok().and_then(|text| v4_with_port(text).or_else(|| v6(text)));
-    match plain_v4(value).or_else(others) {
+    match plain_v4(value) {
+        Some(address) => specified(address),
+        None => parse_other(value.trim_ascii()),
+    }
+}
+
+/// The same for a value that has more than the digits and points of an IPv4 address.
+#[inline(never)]
+fn parse_other(value: &[u8]) -> Result<IpAddr, MissingIp> {
+    let other = |text| v4_with_port(text).or_else(|| v6(text));
+    let found = plain_v4(value).or_else(|| str::from_utf8(value).ok().and_then(other));
+    match found {
         Some(address) => specified(address),
         None if value.is_empty() => Err(MissingIp::Absent),
         None if value.contains(&b',') => Err(MissingIp::Ambiguous),

@@ -350,6 +350,7 @@ impl Decision {
     pub fn binding_index(&self) -> usize {
         let remaining = |place: &usize| self.quotas[*place].remaining().unwrap_or(u64::MAX);
         match self.binding {
+            FEWEST if self.quotas.len() == 1 => 0,
             FEWEST => (0..self.quotas.len()).min_by_key(remaining).unwrap_or(0),
             place => place.into(),
         }

@@ -81,11 +81,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use self::notice::Notices;
 use self::pending::Terms;
-use self::responses::{Draws, Responses};
+use self::responses::Draws;
 use self::rules::{Applied, Numbers, RuleTerms, place_of, placed};
 use self::sender::Sender;
 use self::stores::{Composed, Watched, composed, lends, unknown_store};
 use self::warning::Charged;
+use crate::dimension::OwnKeys;
 use crate::lending::Lease;
 use crate::quoted_text::Quoted;
 #[cfg(feature = "lending")]
@@ -182,7 +183,7 @@ impl<'s> Gate<'s> {
         let asked = composed(rules.stores(), rules.compose(), &self.stores, &leases, &self.state().asked)?;
         let rules = Arc::new(self.fitted(rules, &asked)?);
         rules.take_overrides_of(&self.rules())?;
-        let terms = rules.rules().iter().map(|rule| self.terms(rule, rules.responses())).collect::<Result<_, _>>()?;
+        let terms = rules.rules().iter().map(|rule| self.terms(rule, &rules)).collect::<Result<_, _>>()?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(State { rules, asked, terms });
         if self.in_background.load(Ordering::SeqCst) {
             self.in_background();
@@ -362,9 +363,13 @@ impl<'s> Gate<'s> {
     }
 
     /// What is known of the requests of a rule, by their tiers.
-    fn terms(&self, rule: &Rule, responses: Responses) -> Result<Box<[Option<Arc<Terms>>]>, Error> {
+    fn terms(&self, rule: &Rule, rules: &Rules) -> Result<Box<[Option<Arc<Terms>>]>, Error> {
         let (store, all) = (self.store(rule)?, RuleTerms::of(rule));
-        let of = |policy: &Arc<Policy>| Terms::new(rule, &all, rule.cost, (store, Arc::clone(policy)), responses);
+        let of = |policy: &Arc<Policy>| {
+            let by_address = sender::is_by_address(rules, policy);
+            let terms = Terms::new(rule, &all, rule.cost, (store, Arc::clone(policy)), rules.responses());
+            Terms { by_address, ..terms }
+        };
         Ok(rule.policies_by_tier().map(|policy| policy.map(|policy| Arc::new(of(policy)))).collect())
     }
 
@@ -373,7 +378,7 @@ impl<'s> Gate<'s> {
         let state = self.state();
         let (at, clock) = (request.now(), request.clock);
         let now = || clock.map_or(at, |clock| clock());
-        match self.prepare_by(&state, request, |sender, terms| self.decide_plain(&state, request, sender, terms, now)) {
+        match self.prepare_by(&state, request, |terms, keyed| self.decide_plain(&state, request, terms, keyed, now)) {
             Prepared::Decided(verdict) => verdict,
             Prepared::Pending(ref pending) => {
                 let clock = request.clock.unwrap_or(&now);
@@ -392,16 +397,14 @@ impl<'s> Gate<'s> {
     pub fn check_at_once(&self, request: &Request<'_>, clock: &(dyn Fn() -> UnixMillis + Sync)) -> Prepared {
         let state = self.state();
         let now = || if state.rules.tokens().is_some() { clock() } else { request.now() };
-        self.prepare_by(&state, request, |sender, terms| self.decide_plain(&state, request, sender, terms, now))
+        self.prepare_by(&state, request, |terms, keyed| self.decide_plain(&state, request, terms, keyed, now))
     }
 
     /// Finds what applies to a request, and asks no store yet. For a caller that has to know the limits, or to keep the
     /// [hold](Pending::hold), before the store decides.
     pub fn prepare(&self, request: &Request<'_>) -> Prepared {
         let state = self.state();
-        self.prepare_by(&state, request, |sender, terms| {
-            pending(&state.rules, request, sender, terms).map(Prepared::Pending)
-        })
+        self.prepare_by(&state, request, |terms, keyed| Prepared::Pending(keyed.pending(request, terms)))
     }
 
     /// What applies to a request: what `by_one` finds, if one rule limits it.
@@ -410,10 +413,14 @@ impl<'s> Gate<'s> {
         &self,
         state: &State<'s>,
         request: &Request<'_>,
-        by_one: impl FnOnce(&Sender<'_>, &Arc<Terms>) -> Result<Prepared, Error>,
+        by_one: impl FnOnce(&Arc<Terms>, Keyed) -> Prepared,
     ) -> Prepared {
         let rules = &*state.rules;
         let Some(applied) = rules.applied(request) else { return Prepared::Decided(Verdict::Pass(Pass::unlimited())) };
+        if let Some(terms) = state.by_address(&applied, request) {
+            let key = sender::address_key(request, &self.client_ip);
+            return by_one(terms, Keyed { keys: OwnKeys::One(key), own: None });
+        }
         let sender = Sender::of(request, rules, &self.client_ip);
         if sender.is_on(rules.denied()) {
             return self.refused(request, applied.first(), Outcome::Listed, Refusal::forbidden());
@@ -428,26 +435,24 @@ impl<'s> Gate<'s> {
         if let Some((rule, address)) = applied.challenge() {
             return self.refused(request, rule, Outcome::Challenged, Refusal::challenged(address));
         }
-        let found = match applied.only_place() {
+        let (rule, on_failure, error) = match applied.only_place() {
             Some(place) => match state.terms[place][place_of(sender.tier())].as_ref() {
                 Some(terms) => {
-                    let found = rules.takes(request.limits).and_then(|()| by_one(&sender, terms));
-                    found.map_err(|error| (applied.first(), terms.on_failure, error))
+                    match rules.takes(request.limits).and_then(|()| Keyed::of(rules, request, &sender, terms)) {
+                        Ok(keyed) => return by_one(terms, keyed),
+                        Err(error) => (applied.first(), terms.on_failure, error),
+                    }
                 }
                 None => return Prepared::Decided(Verdict::Pass(Pass::unlimited())),
             },
             None => match self.pending_by_all(state, request, &sender, &applied) {
-                Some(found) => found.map(Prepared::Pending),
+                Some(Ok(pending)) => return Prepared::Pending(pending),
+                Some(Err(failed)) => failed,
                 None => return Prepared::Decided(Verdict::Pass(Pass::unlimited())),
             },
         };
-        match found {
-            Ok(prepared) => prepared,
-            Err((rule, on_failure, error)) => {
-                let verdict = self.failed_at(request.now(), rule.name(), on_failure, error);
-                Prepared::Decided(self.told(rules, verdict))
-            }
-        }
+        let verdict = self.failed_at(request.now(), rule.name(), on_failure, error);
+        Prepared::Decided(self.told(rules, verdict))
     }
 
     /// Decides by one rule, if a store that never waits does, at the time that `now` reads right before. A request with a token or with limits of
@@ -457,29 +462,28 @@ impl<'s> Gate<'s> {
         &self,
         State { rules, asked, .. }: &State<'s>,
         request: &Request<'_>,
-        sender: &Sender<'_>,
         terms: &Arc<Terms>,
+        keyed: Keyed,
         now: impl FnOnce() -> UnixMillis,
-    ) -> Result<Prepared, Error> {
-        let has_own = request.token.is_some() || terms.needs_token || rules.may_change(&terms.policy);
+    ) -> Prepared {
+        let has_own = request.token.is_some() || terms.needs_token || keyed.own.is_some();
         if has_own || self.events.is_some() {
-            return pending(rules, request, sender, terms).map(Prepared::Pending);
+            return Prepared::Pending(keyed.pending(request, terms));
         }
-        let (keys, policy) = (sender.keys(&terms.policy, request.keys)?, &terms.policy);
         let (now, cost) = (now(), request.cost.unwrap_or(terms.cost));
-        let check = Check { lease: terms.lease, ..Check::new(policy, keys.as_keys(), now).cost(cost) };
+        let check = Check { lease: terms.lease, ..Check::new(&terms.policy, keyed.keys.as_keys(), now).cost(cost) };
         let decided = match asked[terms.store].check_at_once(check) {
             // As usual, there is nothing to tell.
             Some(Ok(decision)) if decision.is_allowed() && !self.notices.has_any() => {
-                return Ok(Prepared::Decided(Verdict::Pass(Pass::admitted(terms, policy, None, decision))));
+                return Prepared::Decided(Verdict::Pass(Pass::admitted(terms, &terms.policy, None, decision)));
             }
             decided => decided,
         };
-        let pending = Pending::new(request, terms, Arc::clone(policy), keys);
-        Ok(match decided {
+        let pending = keyed.pending(request, terms);
+        match decided {
             Some(decided) => Prepared::Decided(self.told(rules, self.decided(&pending, now, None, decided))),
             None => Prepared::Pending(pending),
-        })
+        }
     }
 
     /// What is pending if several rules apply. `None` if none limits the sender.
@@ -494,8 +498,8 @@ impl<'s> Gate<'s> {
         let (rules, tier) = (&*state.rules, sender.tier());
         let all = applied.terms(tier)?;
         let pending = |rule: &Rule, charged: (usize, Arc<Policy>), cost: u64| {
-            let terms = Terms::new(rule, &all, cost, charged, rules.responses());
-            pending(rules, request, sender, &Arc::new(terms))
+            let terms = Arc::new(Terms::new(rule, &all, cost, charged, rules.responses()));
+            Keyed::of(rules, request, sender, &terms).map(|keyed| keyed.pending(request, &terms))
         };
         let found = rules.takes(request.limits).and_then(|()| match self.together(state, applied, tier) {
             Some(charged) => pending(all.first, charged, all.cost),
@@ -792,16 +796,39 @@ impl<'s> Gate<'s> {
     }
 }
 
-/// What is pending by the terms of the rules that apply.
-#[inline]
-fn pending(rules: &Rules, request: &Request<'_>, sender: &Sender<'_>, terms: &Arc<Terms>) -> Result<Pending, Error> {
-    let keys = sender.keys(&terms.policy, request.keys)?;
-    let policy = if rules.may_change(&terms.policy) {
-        let claim = |name: &str| sender.claimed_limit(name);
-        let numbers = Numbers { claim: &claim, given: request.limits };
-        rules.numbered(&terms.policy, sender.tier(), &keys, numbers, request.now())?
-    } else {
-        Arc::clone(&terms.policy)
-    };
-    Ok(Pending::new(request, terms, policy, keys))
+impl State<'_> {
+    /// The terms of the only rule that applies, if the client's address alone decides which key it counts by.
+    #[inline]
+    fn by_address(&self, applied: &Applied<'_>, request: &Request<'_>) -> Option<&Arc<Terms>> {
+        let terms = self.terms[applied.only_place()?].first()?.as_ref()?;
+        let is_other = request.has_identity() || !request.limits.is_empty();
+        if terms.by_address && !is_other && !self.rules.may_change(&terms.policy) { Some(terms) } else { None }
+    }
+}
+
+/// What a request counts by.
+struct Keyed {
+    keys: OwnKeys,
+    /// Its policy, if that is not the one of its terms.
+    own: Option<Arc<Policy>>,
+}
+
+impl Keyed {
+    #[inline]
+    fn of(rules: &Rules, request: &Request<'_>, sender: &Sender<'_>, terms: &Terms) -> Result<Self, Error> {
+        let keys = sender.keys(&terms.policy, request.keys)?;
+        let own = if rules.may_change(&terms.policy) {
+            let claim = |name: &str| sender.claimed_limit(name);
+            let numbers = Numbers { claim: &claim, given: request.limits };
+            Some(rules.numbered(&terms.policy, sender.tier(), &keys, numbers, request.now())?)
+        } else {
+            None
+        };
+        Ok(Self { keys, own })
+    }
+
+    fn pending(self, request: &Request<'_>, terms: &Arc<Terms>) -> Pending {
+        let policy = self.own.unwrap_or_else(|| Arc::clone(&terms.policy));
+        Pending::new(request, terms, policy, self.keys)
+    }
 }

@@ -190,7 +190,7 @@ impl ResponseFields {
     #[must_use]
     pub fn with(policy: &Policy, decision: &Decision, extra: ExtraFields) -> Self {
         let mut fields = Self { text: String::with_capacity(128), ..Self::default() };
-        let shown = shown(policy, decision);
+        let (shown, retry) = (shown(policy, decision), retry_after_secs(decision));
         if let Some(shown) = shown {
             fields.push_number(Field::Limit, shown.limit());
             if let Some(remaining) = shown.remaining() {
@@ -203,14 +203,14 @@ impl ResponseFields {
         }
         push_policy(&mut fields.text, policy, decision);
         fields.end(Field::RateLimitPolicy);
-        push_limits(&mut fields.text, policy, decision);
+        push_limits(&mut fields.text, policy, decision, retry);
         fields.end(Field::RateLimit);
         if extra.draft_6
             && let Some(shown) = shown
         {
-            fields.push_draft_6(shown, retry_after_secs(decision));
+            fields.push_draft_6(shown, retry);
         }
-        if let Some(secs) = retry_after_secs(decision) {
+        if let Some(secs) = retry {
             fields.push_number(Field::RetryAfter, secs);
         }
         if let Some(wait) = decision.retry_after().filter(|_| extra.retry_after_ms) {
@@ -357,14 +357,14 @@ fn push_quotas<'q>(out: &mut String, quotas: impl Iterator<Item = (&'q Quota, u6
 }
 
 /// Appends the value of `ratelimit`: nothing if nothing is known.
-fn push_limits(out: &mut String, policy: &Policy, decision: &Decision) {
+fn push_limits(out: &mut String, policy: &Policy, decision: &Decision, retry: Option<u64>) {
     let start = out.len();
     for (place, (quota, status)) in policy.quotas().iter().zip(decision.quotas()).enumerate() {
         let (Some(remaining), false) = (status.remaining(), matches!(quota.rule(), Rule::Penalty(_))) else { continue };
         push_name(out, start, quota.name());
         push_parameter(out, ";r=", remaining.min(INTEGER_MAX));
         let reset = status.reset_after().map(seconds);
-        let reset = match (reset, retry_after_secs(decision)) {
+        let reset = match (reset, retry) {
             (Some(reset), Some(retry)) if reset > retry => (place == decision.binding_index()).then_some(retry),
             (reset, _) => reset,
         };

@@ -197,12 +197,12 @@ impl Rejection {
 
 fn json(error: &str, policy: &Policy, decision: &Decision) -> String {
     let mut out = String::with_capacity(128);
-    let _ = write!(out, r#"{{"error":"{error}","policy":"{}""#, policy.name());
+    out.extend([r#"{"error":""#, error, r#"","policy":""#, policy.name(), "\""]);
     if let Some(quota) = policy.quotas().get(decision.binding_index()) {
-        let _ = write!(out, r#","quota":"{}""#, quota.name());
+        out.extend([r#","quota":""#, quota.name(), "\""]);
     }
     if let Some(wait) = decision.retry_after() {
-        let _ = write!(out, r#","retry_after_ms":{}"#, wait.get());
+        out.extend([r#","retry_after_ms":"#, itoa::Buffer::new().format(wait.get())]);
     }
     out.push('}');
     out

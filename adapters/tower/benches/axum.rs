@@ -1,6 +1,7 @@
-//! Requests over HTTP to axum servers that count 20,000 clients on a local Redis: with leases, plain, and without a limit.
+//! Requests over HTTP to axum servers: in memory beside `tower_governor`, and with 20,000 clients on a local Redis, with leases and plain. Both
+//! beside the same app without a limit.
 //!
-//! `cargo bench -p tidegate-tower --bench axum`. Servers, Redis and the client share the machine's cores.
+//! `cargo bench -p tidegate-tower --bench axum -- memory redis`, or one of them. Servers, Redis and the client share the machine's cores.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 #[allow(unexpected_cfgs, reason = "a part of it is for a feature of the other crate")]
@@ -12,15 +13,18 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use axum::routing::get;
-use tidegate_core::gate::{Gate, Rules};
-use tidegate_core::{ClientIpSource, Millis, Platform};
+use tidegate_core::gate::{Gate, OnFailure, Rules};
+use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
 use tidegate_measured::{Aim, At, Measurement, ROUNDS, Unit, shortened};
 use tidegate_redis::{Config, Redis};
 use tidegate_tower::RateLimitLayer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
 
 const IN_FLIGHT: u32 = 64;
 const CLIENTS: u32 = 20_000;
@@ -32,8 +36,41 @@ fn main() -> Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let serving = Builder::new_multi_thread().enable_all().build()?;
+    let is_named = |part: &str| named.is_empty() || named.iter().any(|named| named == part);
+    if is_named("memory") {
+        in_memory(&serving)?;
+    }
+    if is_named("redis") {
+        on_redis(&serving)?;
+    }
+    Ok(())
+}
+
+fn in_memory(serving: &Runtime) -> Result<()> {
+    let quota = Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::from_secs(1)).unwrap();
+    let rules = Rules::all(Policy::new("api", [quota]).unwrap(), OnFailure::Closed);
+    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+    let ours = RateLimitLayer::with_peer(gate, |extensions| {
+        extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip())
+    });
+    let mut theirs = GovernorConfigBuilder::default().use_headers();
+    let theirs = GovernorLayer::new(theirs.per_nanosecond(1).burst_size(1_000_000_000).finish().unwrap());
+    let servers = [app().layer(ours), app().layer(theirs), app()].map(|app| serving.block_on(serve(app)));
+    let [ours, theirs, unlimited] = rates(servers)?;
+    let name = "requests a second to axum in memory";
+    for (which, peer, theirs, aim) in [
+        ("headers in both", "tower_governor 0.8 with use_headers", &theirs, Some(1.0)),
+        ("beside no limit", "the same app without a limit", &unlimited, None),
+    ] {
+        measured(&format!("{name}, {which}"), aim).record_beside(&ours, peer, theirs)?;
+    }
+    Ok(())
+}
+
+fn on_redis(serving: &Runtime) -> Result<()> {
     let redis = redis_server::Server::start();
-    let (serving, asking) = (Builder::new_multi_thread().enable_all().build()?, current_thread()?);
     let limited = |name: &str, lease: &str| {
         let rules = format!(
             "[limits.{name}]\nquotas = [{{ algorithm = \"fixed_window\", limit = 1_000_000_000, window_ms = 60_000 }}]\n\
@@ -51,6 +88,26 @@ fn main() -> Result<()> {
         limited("plain", ""),
         serving.block_on(serve(app())),
     ];
+    let [leased, plain, unlimited] = rates(servers)?;
+    let name = "requests a second to axum on Redis, 20,000 clients";
+    for (which, ours, peer, theirs, aim) in [
+        ("leased with a grace", &leased, "without leases", &plain, Some(5.0)),
+        ("leased with a grace, beside no limit", &leased, "the same app without a limit", &unlimited, None),
+        ("plain, beside no limit", &plain, "the same app without a limit", &unlimited, None),
+    ] {
+        measured(&format!("{name}: {which}"), aim).record_beside(ours, peer, theirs)?;
+    }
+    Ok(())
+}
+
+fn measured(name: &str, aim: Option<f64>) -> Measurement<'_> {
+    let measured = Measurement::new("layer", name, Unit::PerSecond).at(At::InFlight(IN_FLIGHT));
+    aim.map_or(measured.clone(), |aim| measured.aim(Aim::Ratio(aim)))
+}
+
+/// The requests a second of each server, in rounds.
+fn rates(servers: [SocketAddr; 3]) -> Result<[Vec<f64>; 3]> {
+    let asking = Builder::new_current_thread().enable_all().build()?;
     let mut rates = [const { Vec::new() }; 3];
     for round in 0..=ROUNDS {
         let mut turns = [0, 1, 2];
@@ -65,23 +122,7 @@ fn main() -> Result<()> {
             }
         }
     }
-    let [leased, plain, unlimited] = rates;
-    let name = "requests a second to axum on Redis, 20,000 clients";
-    for (which, ours, peer, theirs, aim) in [
-        ("leased with a grace", &leased, "without leases", &plain, Some(5.0)),
-        ("leased with a grace, beside no limit", &leased, "the same app without a limit", &unlimited, None),
-        ("plain, beside no limit", &plain, "the same app without a limit", &unlimited, None),
-    ] {
-        let name = format!("{name}: {which}");
-        let measured = Measurement::new("layer", &name, Unit::PerSecond).at(At::InFlight(IN_FLIGHT));
-        let measured = aim.map_or(measured.clone(), |aim| measured.aim(Aim::Ratio(aim)));
-        measured.record_beside(ours, peer, theirs)?;
-    }
-    Ok(())
-}
-
-fn current_thread() -> Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
+    Ok(rates)
 }
 
 fn app() -> Router {
@@ -91,6 +132,7 @@ fn app() -> Router {
 async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }

@@ -1,17 +1,18 @@
 //! What a layer adds to a request that it admits, beside `tower_governor` in the same run.
 //!
-//! `cargo bench -p tidegate-tower --bench layers`
+//! `cargo bench -p tidegate-tower --bench layers`. `conformance/bench/instructions.sh layer tower_governor app` counts their instructions.
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
 use tidegate_core::gate::{Gate, OnFailure, Rules};
 use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform, Policy, Quota};
-use tidegate_measured::{Measurement, ROUNDS, Unit, ns_per_call};
+use tidegate_measured::{Aim, Measurement, ROUNDS, Unit, counted, ns_per_call};
 use tidegate_tower::RateLimitLayer;
 use tokio::runtime::{Builder, Runtime};
 use tower::util::service_fn;
@@ -23,6 +24,8 @@ use tower_governor::key_extractor::KeyExtractor;
 use tower_layer::Layer as _;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+const DAY: Millis = Millis::from_secs(86_400);
 
 /// The address of every request, as the server would insert it.
 #[derive(Clone, Debug)]
@@ -38,19 +41,35 @@ impl KeyExtractor for Peer {
 
 fn main() -> std::io::Result<()> {
     let app = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    let ours = |quota| {
+        let rules = Rules::all(Policy::new("api", [quota]).unwrap(), OnFailure::Closed);
+        let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
+        RateLimitLayer::with_peer(gate, |extensions| extensions.get::<IpAddr>().copied()).layer(app)
+    };
+    let theirs = |period, burst| {
+        let mut config = GovernorConfigBuilder::default().key_extractor(Peer).use_headers();
+        GovernorLayer::new(config.period(period).burst_size(burst).finish().unwrap()).layer(app)
+    };
     // Nobody is denied: the limits differ only in how they are written.
-    let quota = Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::from_secs(1)).unwrap();
-    let rules = Rules::all(Policy::new("api", [quota]).unwrap(), OnFailure::Closed);
-    let gate = Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap();
-    let tidegate = RateLimitLayer::with_peer(gate, |extensions| extensions.get::<IpAddr>().copied()).layer(app);
+    let tidegate = ours(Quota::token_bucket(1_000_000_000, 1_000_000_000, Millis::from_secs(1)).unwrap());
+    let fields = theirs(Duration::from_nanos(1), 1_000_000_000);
     let mut plain = GovernorConfigBuilder::default().key_extractor(Peer);
     let plain = plain.per_nanosecond(1).burst_size(1_000_000_000).finish().unwrap();
     let plain = GovernorLayer::new(plain).layer(app);
-    let mut fields = GovernorConfigBuilder::default().key_extractor(Peer).use_headers();
-    let fields = fields.per_nanosecond(1).burst_size(1_000_000_000).finish().unwrap();
-    let fields = GovernorLayer::new(fields).layer(app);
+    // All but the first request are denied.
+    let (refusing, fields_refusing) =
+        (ours(Quota::fixed_window(1, DAY).unwrap()), theirs(Duration::from_millis(DAY.get()), 1));
 
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    if counted(&mut [
+        ("app", &mut || _ = ask(&runtime, &app)),
+        ("layer", &mut || _ = ask(&runtime, &tidegate)),
+        ("layer-refused", &mut || _ = ask(&runtime, &refusing)),
+        ("tower_governor", &mut || _ = ask(&runtime, &fields)),
+        ("tower_governor-refused", &mut || _ = ask(&runtime, &fields_refusing)),
+    ]) {
+        return Ok(());
+    }
     let (mut ours, mut with_fields, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let of = [ns(&runtime, &app), ns(&runtime, &tidegate), ns(&runtime, &fields), ns(&runtime, &plain)];
@@ -61,13 +80,10 @@ fn main() -> std::io::Result<()> {
             without.push(of[3] - of[0]);
         }
     }
-    for (name, peer, theirs) in [
-        ("what a layer adds to a request, headers in both", "tower_governor 0.8 with use_headers", with_fields),
-        ("what a layer adds to a request, headers only in ours", "tower_governor 0.8", without),
-    ] {
-        Measurement::new("layer", name, Unit::Ns).record_beside(&ours, peer, &theirs)?;
-    }
-    Ok(())
+    let measured = Measurement::new("layer", "what a layer adds to a request, headers in both", Unit::Ns);
+    measured.aim(Aim::Ratio(1.2)).record_beside(&ours, "tower_governor 0.8 with use_headers", &with_fields)?;
+    let measured = Measurement::new("layer", "what a layer adds to a request, headers only in ours", Unit::Ns);
+    measured.record_beside(&ours, "tower_governor 0.8", &without)
 }
 
 /// The time of a request.
@@ -75,9 +91,15 @@ fn ns<S>(runtime: &Runtime, service: &S) -> f64
 where
     S: Service<Request<Body>, Error = Infallible> + Clone,
 {
-    ns_per_call(5_000, || {
-        let mut request = Request::new(Body::empty());
-        request.extensions_mut().insert(CLIENT);
-        runtime.block_on(service.clone().oneshot(black_box(request))).is_ok()
-    })
+    // A part takes less than a time slice, so that on a busy machine nothing interrupts the fastest.
+    ns_per_call(1_000, || ask(runtime, service))
+}
+
+fn ask<S>(runtime: &Runtime, service: &S) -> bool
+where
+    S: Service<Request<Body>, Error = Infallible> + Clone,
+{
+    let mut request = Request::new(Body::empty());
+    request.extensions_mut().insert(CLIENT);
+    runtime.block_on(service.clone().oneshot(black_box(request))).is_ok()
 }

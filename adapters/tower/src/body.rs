@@ -1,5 +1,6 @@
 //! The body of a response, which holds the request's slot until it has been sent.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,21 +16,28 @@ pin_project! {
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        inner: Option<B>,
-        // In place of the body of the service.
-        text: Option<String>,
-        slot: Option<Charge>,
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    // Small, because a response is moved from layer to layer.
+    #[project = KindProj]
+    #[derive(Debug)]
+    enum Kind<B> {
+        Service { #[pin] body: B, slot: Option<Charge> },
+        Text { text: Box<str> },
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) const fn new(inner: B, slot: Option<Charge>) -> Self {
-        Self { inner: Some(inner), text: None, slot }
+    pub(crate) const fn new(body: B, slot: Option<Charge>) -> Self {
+        Self { kind: Kind::Service { body, slot } }
     }
 
     /// A body that holds no slot.
-    pub(crate) const fn of_text(text: String) -> Self {
-        Self { inner: None, text: Some(text), slot: None }
+    pub(crate) const fn of_text(text: Box<str>) -> Self {
+        Self { kind: Kind::Text { text } }
     }
 
     /// The service's body, or one made of a rejection's text. This gives the request's slot back.
@@ -37,7 +45,10 @@ impl<B> ResponseBody<B> {
     where
         B: From<String>,
     {
-        self.inner.unwrap_or_else(|| self.text.unwrap_or_default().into())
+        match self.kind {
+            Kind::Service { body, .. } => body,
+            Kind::Text { text } => String::from(text).into(),
+        }
     }
 }
 
@@ -55,29 +66,32 @@ where
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let this = self.project();
-        let Some(inner) = this.inner.as_pin_mut() else {
-            let text = this.text.take().filter(|text| !text.is_empty());
-            return Poll::Ready(text.map(|text| Ok(Frame::data(Bytes::from(text).into()))));
-        };
-        let polled = inner.poll_frame(cx);
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            *this.slot = None;
+        match self.project().kind.project() {
+            KindProj::Service { body, slot } => {
+                let polled = body.poll_frame(cx);
+                if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                    *slot = None;
+                }
+                polled
+            }
+            KindProj::Text { text } => {
+                let text = Some(mem::take(text)).filter(|text| !text.is_empty());
+                Poll::Ready(text.map(|text| Ok(Frame::data(Bytes::from(text.into_boxed_bytes()).into()))))
+            }
         }
-        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            Some(inner) => inner.is_end_stream(),
-            None => self.text.as_ref().is_none_or(String::is_empty),
+        match &self.kind {
+            Kind::Service { body, .. } => body.is_end_stream(),
+            Kind::Text { text } => text.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
-            Some(inner) => inner.size_hint(),
-            None => SizeHint::with_exact(self.text.as_ref().map_or(0, |text| text.len() as u64)),
+        match &self.kind {
+            Kind::Service { body, .. } => body.size_hint(),
+            Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
         }
     }
 }

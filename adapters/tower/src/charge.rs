@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::StatusCode;
 use tidegate_core::gate::{Hold, Verdict};
 use tidegate_core::{Decision, Error, ErrorKind, Origin};
 use tokio::runtime::Handle;
@@ -132,10 +133,11 @@ impl Charge {
         self.0.holds.load(Ordering::Relaxed)
     }
 
-    /// Cancels the charge in a task of its own.
-    pub(crate) fn cancel(self) {
-        if let Some(runtime) = self.0.runtime.clone() {
-            runtime.spawn(async move { self.settle(0).await.map(drop) });
+    /// Cancels the charge, in a task of its own, if the service's status is one that is not charged.
+    pub(crate) fn responded(&self, status: StatusCode) {
+        if let (true, Some(runtime)) = (self.0.settings.refunds(status), &self.0.runtime) {
+            let charge = self.clone();
+            runtime.spawn(async move { charge.settle(0).await.map(drop) });
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     exempt: Option<OfHead<bool>>,
     on_verdict: Option<OnVerdict>,
     refund_on: Option<fn(StatusCode) -> bool>,
+    tells_responses: bool,
     pub(crate) log: Arc<Log>,
 }
 
@@ -103,6 +104,7 @@ impl RateLimitLayer {
             exempt: None,
             on_verdict: None,
             refund_on: None,
+            tells_responses: false,
             log: Arc::default(),
         }))
     }
@@ -171,6 +173,13 @@ impl RateLimitLayer {
         self.with(|settings| settings.on_verdict = Some(Arc::new(on_verdict)))
     }
 
+    /// Inserts the [`Verdict`](crate::Verdict) into the extensions of every response, for an outer layer that logs or counts. By default, those of a
+    /// refusal have it.
+    #[must_use]
+    pub fn verdict_in_responses(self) -> Self {
+        self.with(|settings| settings.tells_responses = true)
+    }
+
     /// Cancels the charge of a request to which the service responds with one of these status codes. A service that returns an
     /// error or panics keeps the charge.
     ///
@@ -235,14 +244,17 @@ impl Settings {
         self.estimate.is_some()
     }
 
+    pub(crate) const fn tells_responses(&self) -> bool {
+        self.tells_responses
+    }
+
     pub(crate) fn refunds(&self, status: StatusCode) -> bool {
         self.refund_on.is_some_and(|refund_on| refund_on(status))
     }
 
     /// What applies to a request, or its verdict, if that takes no time.
     pub(crate) fn prepare(&self, head: &Parts) -> Prepared {
-        self.on(head, |request| {
-            let lacks_peer = self.gate.client_ip().reads_peer() && (self.peer)(&head.extensions).is_none();
+        self.on(head, |request, lacks_peer| {
             let is_priced = self.cost.is_some() || self.estimates() || self.refund_on.is_some();
             if !lacks_peer && !is_priced {
                 return self.gate.check_at_once(&request, &*self.clock);
@@ -261,8 +273,8 @@ impl Settings {
         self.keys.iter().filter_map(|(dimension, key)| Some((&**dimension, key(head)?))).collect()
     }
 
-    /// Calls a function with what the gate reads of a request.
-    pub(crate) fn on<T>(&self, head: &Parts, call: impl FnOnce(Request<'_>) -> T) -> T {
+    /// Calls a function with what the gate reads of a request, and whether the address of its connection is read and missing.
+    pub(crate) fn on<T>(&self, head: &Parts, call: impl FnOnce(Request<'_>, bool) -> T) -> T {
         let keys = if self.keys.is_empty() { Vec::new() } else { self.keys(head) };
         let keys: Vec<(&str, &Key)> = keys.iter().map(|(dimension, key)| (*dimension, key)).collect();
         let fields = Fields(&head.headers);
@@ -295,10 +307,11 @@ impl Settings {
             Some(Limits(limits)) => limits.iter().map(|(name, number)| (name.as_str(), *number)).collect(),
             None => Vec::new(),
         };
-        if self.gate.client_ip().reads_peer() && peer.is_none() {
+        let lacks_peer = peer.is_none() && self.gate.client_ip().reads_peer();
+        if lacks_peer {
             self.log.without_peer(request.now());
         }
-        call(request.limits(&limits))
+        call(request.limits(&limits), lacks_peer)
     }
 
     /// Sets the cost of a request, and the token of its charge if it may be settled.

@@ -1,9 +1,10 @@
 //! The service that a layer makes: asks the gate, then calls the inner service or rejects the request.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::mem;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
@@ -20,10 +21,10 @@ use tower_service::Service;
 use crate::layer::Settings;
 use crate::{Charge, ResponseBody, grpc};
 
-/// The gate's [verdict](gate::Verdict) on a request. The layer inserts it into the extensions of the request, if the inner
-/// service is called, and into those of the response.
+/// The gate's [verdict](gate::Verdict) on a request. The layer inserts it into the extensions of the request if the inner service is
+/// called, and into those of the response otherwise, or [always](crate::RateLimitLayer::verdict_in_responses).
 #[derive(Clone, Debug)]
-pub struct Verdict(Arc<gate::Verdict>);
+pub struct Verdict(gate::Verdict);
 
 impl Deref for Verdict {
     type Target = gate::Verdict;
@@ -67,15 +68,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         if self.settings.is_exempt(&head) {
             return ResponseFuture::passed(self.inner.call(Request::from_parts(head, body)), None);
         }
         let asked = match Asked::of(&self.settings, &head) {
             Asked::Decided(decided) if decided.delay() == Millis::ZERO => {
-                return match decided.pass_on(&self.settings, head, body) {
-                    Ok((request, passed)) => ResponseFuture::passed(self.inner.call(request), Some(passed)),
-                    Err(rejected) => ResponseFuture::rejected(rejected),
+                return match decided.passed(&self.settings, &mut head) {
+                    Ok(passed) => {
+                        ResponseFuture::passed(self.inner.call(Request::from_parts(head, body)), Some(passed))
+                    }
+                    Err(rejected) => ResponseFuture::rejected(rejected.into_response()),
                 };
             }
             asked => asked,
@@ -90,8 +93,8 @@ where
             if delay > Millis::ZERO {
                 tokio::time::sleep(Duration::from_millis(delay.get())).await;
             }
-            match decided.pass_on(&settings, head, body) {
-                Ok((request, passed)) => Ok(passed.finish(inner.call(request).await?)),
+            match decided.passed(&settings, &mut head) {
+                Ok(passed) => Ok(passed.finish(inner.call(Request::from_parts(head, body)).await?)),
                 Err(rejected) => Ok(rejected.into_response()),
             }
         })
@@ -107,7 +110,7 @@ enum Asked {
 
 /// A request with its verdict, which was told.
 struct Decided {
-    verdict: Verdict,
+    verdict: gate::Verdict,
     /// If its cost is an estimate or it takes a slot. An error does not tell whether the request was charged, so it comes with a charge, too.
     charge: Option<Charge>,
     is_estimate: bool,
@@ -159,65 +162,69 @@ impl Decided {
             charge.answered(&verdict);
         }
         settings.tell(head, &verdict);
-        Self { verdict: Verdict(Arc::new(verdict)), charge, is_estimate }
+        Self { verdict, charge, is_estimate }
     }
 
     /// How long the request waits before it is passed on.
     fn delay(&self) -> Millis {
-        match &*self.verdict {
+        match &self.verdict {
             gate::Verdict::Pass(pass) => pass.delay(),
             gate::Verdict::Refuse(_) => Millis::ZERO,
         }
     }
 
-    /// The request for the inner service, and what is to be done with its response.
-    fn pass_on<B>(self, settings: &Arc<Settings>, mut head: Parts, body: B) -> Result<(Request<B>, Passed), Rejected> {
+    /// What is to be done with the response of the inner service, whose request has this head.
+    fn passed(self, settings: &Settings, head: &mut Parts) -> Result<Passed, Box<Rejected>> {
         let Self { verdict, charge, is_estimate } = self;
-        if matches!(*verdict, gate::Verdict::Refuse(_)) {
-            return Err(Rejected { verdict, is_grpc: grpc::is_call(&head) });
-        }
-        head.extensions.insert(verdict.clone());
+        let fields = match &verdict {
+            gate::Verdict::Pass(pass) => pass.fields(),
+            gate::Verdict::Refuse(_) => return Err(Box::new(Rejected { verdict, is_grpc: grpc::is_call(head) })),
+        };
+        let verdict = Verdict(verdict);
+        let in_response = settings.tells_responses().then(|| Box::new(verdict.clone()));
+        head.extensions.insert(verdict);
         // A charge without an estimate would hide that of an outer layer.
         if let (Some(charge), true) = (&charge, is_estimate) {
             head.extensions.insert(charge.clone());
         }
-        Ok((Request::from_parts(head, body), Passed { settings: Arc::clone(settings), verdict, charge }))
+        Ok(Passed { fields, verdict: in_response, charge })
     }
 }
 
 /// A request that was passed on.
 struct Passed {
-    settings: Arc<Settings>,
-    verdict: Verdict,
+    fields: ResponseFields,
+    /// If the extensions of the response are to have it.
+    verdict: Option<Box<Verdict>>,
     charge: Option<Charge>,
 }
 
 impl Passed {
     /// Adds to the response what the verdict says.
     fn finish<R>(self, mut response: Response<R>) -> Response<ResponseBody<R>> {
-        let Self { settings, verdict, charge } = self;
-        if let (Some(charge), true) = (&charge, settings.refunds(response.status())) {
-            charge.clone().cancel();
+        let Self { fields, verdict, charge } = self;
+        if let Some(charge) = &charge {
+            charge.responded(response.status());
         }
-        if let gate::Verdict::Pass(pass) = &*verdict {
-            write(pass.fields(), response.headers_mut());
+        write(fields, response.headers_mut());
+        if let Some(verdict) = verdict {
+            response.extensions_mut().insert(*verdict);
         }
-        response.extensions_mut().insert(verdict);
         response.map(|body| ResponseBody::new(body, charge.filter(Charge::may_hold)))
     }
 }
 
 /// A request that was refused.
 struct Rejected {
-    verdict: Verdict,
+    verdict: gate::Verdict,
     is_grpc: bool,
 }
 
 impl Rejected {
     fn into_response<R>(self) -> Response<ResponseBody<R>> {
         let Self { verdict, is_grpc } = self;
-        let mut response = Response::new(ResponseBody::of_text(String::new()));
-        if let gate::Verdict::Refuse(refusal) = &*verdict {
+        let mut response = Response::new(ResponseBody::of_text(Box::default()));
+        if let gate::Verdict::Refuse(refusal) = &verdict {
             let rejection = refusal.rejection();
             write(rejection.fields().clone(), response.headers_mut());
             if is_grpc {
@@ -225,10 +232,10 @@ impl Rejected {
             } else {
                 let code = StatusCode::from_u16(rejection.status_code());
                 *response.status_mut() = code.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-                *response.body_mut() = ResponseBody::of_text(rejection.body().to_string());
+                *response.body_mut() = ResponseBody::of_text(rejection.body().into());
             }
         }
-        response.extensions_mut().insert(verdict);
+        response.extensions_mut().insert(Verdict(verdict));
         response
     }
 }
@@ -247,7 +254,7 @@ pin_project! {
     #[project = StateProj]
     enum State<F, R, E> {
         Passed { #[pin] inner: F, passed: Option<Passed> },
-        Rejected { rejected: Option<Rejected> },
+        Rejected { response: Option<Response<ResponseBody<R>>> },
         Boxed { future: BoxFuture<R, E> },
     }
 }
@@ -260,8 +267,8 @@ impl<F, R, E> ResponseFuture<F, R, E> {
         Self { state: State::Passed { inner, passed } }
     }
 
-    const fn rejected(rejected: Rejected) -> Self {
-        Self { state: State::Rejected { rejected: Some(rejected) } }
+    const fn rejected(response: Response<ResponseBody<R>>) -> Self {
+        Self { state: State::Rejected { response: Some(response) } }
     }
 
     fn boxed(future: impl Future<Output = Result<Response<ResponseBody<R>>, E>> + Send + 'static) -> Self {
@@ -278,10 +285,9 @@ impl<F: Future<Output = Result<Response<R>, E>>, R, E> Future for ResponseFuture
                 Some(passed) => passed.finish(response),
                 None => response.map(|body| ResponseBody::new(body, None)),
             }),
-            StateProj::Rejected { rejected } => match rejected.take() {
-                Some(rejected) => Poll::Ready(Ok(rejected.into_response())),
-                None => Poll::Pending,
-            },
+            StateProj::Rejected { response } => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
             StateProj::Boxed { future } => future.as_mut().poll(cx),
         }
     }
@@ -295,14 +301,45 @@ impl<F, R, E> fmt::Debug for ResponseFuture<F, R, E> {
 
 /// Sets the fields, replacing those of the inner service. Their values share memory.
 pub(crate) fn write(fields: ResponseFields, headers: &mut HeaderMap) {
-    static NAMES: LazyLock<[HeaderName; ResponseFields::NAMES.len()]> =
-        LazyLock::new(|| ResponseFields::NAMES.map(HeaderName::from_static));
+    static NAMES: LazyLock<[(HeaderName, bool); ResponseFields::NAMES.len()]> =
+        LazyLock::new(|| ResponseFields::NAMES.map(|name| (HeaderName::from_static(name), REPEATED.contains(&name))));
     let (text, fields) = fields.into_text();
     let text = Bytes::from(text);
-    for (name, span) in fields {
-        // Every value is visible ASCII, so this does not fail.
-        if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(span)) {
-            headers.insert(&NAMES[name], value);
+    for (place, span) in fields {
+        let (name, is_repeated) = &NAMES[place];
+        let value = if *is_repeated { repeated(place, &text, span) } else { value(&text, span) };
+        if let Some(value) = value {
+            headers.insert(name, value);
         }
     }
+}
+
+/// The fields whose values one response after another has: those of a policy, and the second in which a window ends.
+const REPEATED: [&str; 4] = [
+    ResponseFields::X_RATELIMIT_LIMIT,
+    ResponseFields::X_RATELIMIT_RESET,
+    ResponseFields::RATELIMIT_POLICY,
+    ResponseFields::RATELIMIT_LIMIT,
+];
+
+/// A value of such a field: that of the last response of this thread, if it is the same. A value for all threads would have one count of its
+/// users, for which they would wait for each other.
+fn repeated(place: usize, text: &Bytes, span: Range<usize>) -> Option<HeaderValue> {
+    thread_local! {
+        static LAST: RefCell<[Option<HeaderValue>; ResponseFields::NAMES.len()]> = const {
+            RefCell::new([const { None }; ResponseFields::NAMES.len()])
+        };
+    }
+    LAST.with_borrow_mut(|last| {
+        let last = last.get_mut(place)?;
+        if last.as_ref().is_none_or(|last| text.get(span.clone()) != Some(last.as_bytes())) {
+            *last = value(text, span);
+        }
+        last.clone()
+    })
+}
+
+/// Every value is visible ASCII, so there always is one.
+fn value(text: &Bytes, span: Range<usize>) -> Option<HeaderValue> {
+    HeaderValue::from_maybe_shared(text.slice(span)).ok()
 }

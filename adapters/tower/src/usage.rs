@@ -78,7 +78,7 @@ impl<B> Service<Request<B>> for UsageService {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
                 return Ok(response);
             }
-            let prepared = settings.on(&head, |request| settings.gate.prepare_usage(&request));
+            let prepared = settings.on(&head, |request, _| settings.gate.prepare_usage(&request));
             let told = match prepared {
                 Ok(pending) => settings.gate.tell_usage(&pending, &*settings.clock).await,
                 Err(refusal) => Err(refusal),

@@ -88,7 +88,7 @@ async fn responses_carry_the_fields_and_the_verdict() {
     // The service found the verdict, and the layer replaced its field.
     assert_eq!(allowed.body(), "true");
     assert_eq!(allowed.headers().get_all("x-ratelimit-limit").iter().collect::<Vec<_>>(), ["1"]);
-    assert!(allowed.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed());
+    assert!(allowed.extensions().get::<Verdict>().is_none());
     let denied = ask(&layer, request(|_| {})).await;
     assert_eq!(
         (denied.status().as_u16(), &denied.headers()["content-type"]),
@@ -96,6 +96,27 @@ async fn responses_carry_the_fields_and_the_verdict() {
     );
     assert_eq!(denied.headers()["retry-after"], "60");
     assert!(!denied.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_layer_may_have_the_verdict_in_every_response() {
+    let layer = layer(1).verdict_in_responses();
+    for is_allowed in [true, false] {
+        let response = ask(&layer, request(|_| {})).await;
+        assert_eq!(response.extensions().get::<Verdict>().unwrap().decision().unwrap().is_allowed(), is_allowed);
+    }
+}
+
+#[tokio::test]
+async fn a_response_has_the_limits_of_its_own_rule() {
+    // The layer remembers values that most responses share.
+    let layers = [layer(7), layer(9)];
+    for (place, limit) in [(0, "7"), (1, "9"), (0, "7"), (0, "7"), (1, "9")] {
+        let response = ask(&layers[place], request(|_| {})).await;
+        assert_eq!(response.headers()["x-ratelimit-limit"], limit);
+        let policy = response.headers()["ratelimit-policy"].to_str().unwrap();
+        assert!(policy.contains(&format!(";q={limit};")), "{policy}");
+    }
 }
 
 #[tokio::test]
@@ -130,7 +151,7 @@ async fn a_body_tells_its_size_and_its_end() {
 #[tokio::test]
 async fn the_fail_mode_decides_on_a_store_failure() {
     let gated = |on_failure| gate(failing(ErrorKind::Unavailable), bucket(1), on_failure).unwrap();
-    let open = of(gated(OnFailure::Open));
+    let open = of(gated(OnFailure::Open)).verdict_in_responses();
     let response = ask(&open, request(|_| {})).await;
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, "true"));
     assert_eq!(response.headers()["x-tidegate-failed-open"], "unavailable");

@@ -11,9 +11,11 @@
 //!
 //! If `TIDEGATE_BENCH_QUICK` is set, all durations are a tenth ([`shortened`]). This tests a benchmark. It does not measure.
 
+mod counted;
 mod line;
 mod unit;
 
+pub use counted::counted;
 pub use line::{Line, Peer};
 pub use unit::{Aim, At, Unit};
 

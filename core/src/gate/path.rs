@@ -351,7 +351,7 @@ enum Act {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escapes, KEPT, in_lower_case, readings, rule_path, segments};
+    use super::{Escapes, KEPT, in_lower_case, is_normal, readings, rule_path, segments};
 
     fn normal(path: &str) -> String {
         all(path).swap_remove(0)
@@ -375,6 +375,22 @@ mod tests {
         for path in same {
             let path = normal(path);
             assert_eq!(segments(&path).collect::<Vec<_>>(), ["api", "login"], "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_any_length_is_normal_unless_something_in_it_is_special() {
+        for len in 1..60 {
+            let plain = format!("/{}", "a".repeat(len));
+            assert!(is_normal(&plain), "{plain}");
+            for place in 1..=len {
+                let with = |text: &str| [&plain[..place], text, &plain[place..]].concat();
+                for special in ["%", "?", "\\", "//", "/."] {
+                    assert!(!is_normal(&with(special)), "{special} at {place} of {len}");
+                }
+                assert_eq!(is_normal(&with("/")), place > 1, "a slash at {place} of {len}");
+            }
+            assert!(!is_normal(&(plain + "/")));
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Terms {
     pub(super) warns: bool,
     /// Whether a request needs a token, for its slot or to be settled.
     pub(super) needs_token: bool,
+    /// Whether it counts by the address of the client, unless the request names its sender.
+    pub(super) by_address: bool,
     pub(super) responses: Responses,
 }
 
@@ -57,6 +59,7 @@ impl Terms {
             store,
             warns: policy.warns(),
             needs_token: estimates || policy.has_slots(),
+            by_address: false,
             policy,
             cost,
             lease: rule.lease,

@@ -9,7 +9,7 @@ use super::request::Request;
 use super::rules::Rules;
 use super::token::{Claims, InvalidToken, Tokens};
 use crate::dimension::OwnKeys;
-use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, Policy};
+use crate::{ClientIp, ClientIpSource, Dimension, Error, Key, Keys, MissingIp, Policy};
 
 /// Who says that a request has an identity.
 #[derive(Clone, Copy)]
@@ -64,11 +64,7 @@ impl<'r> Sender<'r> {
     /// The sender, as far as it is known before its token is verified.
     #[inline]
     pub(super) fn without_token(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
-        let found = source.client(request.peer, |read| {
-            for (place, field) in source.fields().iter().enumerate() {
-                request.headers().values(field, &mut |value| read(place, value));
-            }
-        });
+        let found = client(request, source);
         let (address, client) = found.map_or((None, None), |(address, client)| (Some(address), client.ok()));
         let identities = if request.has_identity() || rules.reads_api_keys() {
             let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
@@ -195,8 +191,37 @@ impl<'r> Sender<'r> {
     }
 
     fn ip(&self) -> Key {
-        self.client.as_ref().map_or_else(Key::missing_ip, Key::ip)
+        key_of_client(self.client)
     }
+}
+
+/// Whether requests that do not name their sender count by the client's address, and nothing else is read of who sent them.
+pub(super) fn is_by_address(rules: &Rules, policy: &Policy) -> bool {
+    let by = |dimension: &Dimension| ["", SENDER, IP].contains(&dimension.name());
+    let reads_more = rules.tokens().is_some() || rules.reads_api_keys() || rules.has_tiers();
+    let has_lists = !rules.denied().is_empty() || !rules.allowed().is_empty();
+    !reads_more && !has_lists && matches!(policy.dimensions(), [one] if by(one))
+}
+
+/// The key of the client's address.
+#[inline]
+pub(super) fn address_key(request: &Request<'_>, source: &ClientIpSource) -> Key {
+    key_of_client(client(request, source).ok().and_then(|(_, client)| client.ok()))
+}
+
+#[inline]
+fn key_of_client(client: Option<ClientIp>) -> Key {
+    client.as_ref().map_or_else(Key::missing_ip, Key::ip)
+}
+
+/// The address of a request's sender, and the client that it belongs to, if it is that of one.
+#[inline]
+fn client(request: &Request<'_>, source: &ClientIpSource) -> Result<(IpAddr, Result<ClientIp, MissingIp>), MissingIp> {
+    source.client(request.peer, |read| {
+        for (place, field) in source.fields().iter().enumerate() {
+            request.headers().values(field, &mut |value| read(place, value));
+        }
+    })
 }
 
 /// What of a request is on a list.

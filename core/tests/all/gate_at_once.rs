@@ -8,7 +8,7 @@ use pollster::block_on;
 use proptest::prelude::*;
 use tidegate_core::gate::{Gate, Prepared, Request, Verdict};
 use tidegate_core::store::VersionedLimiter;
-use tidegate_core::{ClientIpSource, MemoryLimiter, Millis, Platform};
+use tidegate_core::{ClientIpSource, Key, MemoryLimiter, Millis, Platform};
 use tidegate_testing::{NOW, Table};
 
 use crate::gate::{RULES, parse, request};
@@ -55,6 +55,56 @@ quotas = [{ algorithm = "fixed_window", limit = 4, window_ms = 5_000, limit_from
 path = "/data"
 limits = ["data"]
 on_failure = "open"
+"#;
+
+/// Rules without lists, tokens, tiers and API keys: most requests count by the address of the client.
+const PLAIN: &str = r#"
+dimensions = ["tenant"]
+
+[limits.site]
+quotas = [{ algorithm = "fixed_window", limit = 3, window_ms = 5_000 }]
+
+[limits.address]
+quotas = [{ algorithm = "token_bucket", capacity = 2, refill = 1, per_ms = 2_000, by = "ip" }]
+
+[limits.tenant]
+quotas = [{ algorithm = "fixed_window", limit = 3, window_ms = 5_000, by = "tenant" }]
+
+[limits.all]
+quotas = [{ algorithm = "fixed_window", limit = 6, window_ms = 5_000, by = "global" }]
+
+[[rules]]
+limits = ["site"]
+
+[[rules]]
+path = "/login"
+limits = ["address"]
+cost = 2
+
+[[rules]]
+path = "/api/*"
+limits = ["tenant"]
+
+[[rules]]
+path = "/warned"
+limits = ["site", "address"]
+
+[[rules]]
+path = "/slots"
+limits = ["all"]
+
+[[rules]]
+path = "/monthly"
+challenge = "/captcha"
+
+[[rules]]
+path = "/health"
+"#;
+
+/// A list that has none of the senders, so that each is looked for.
+const LIST: &str = r#"
+[lists]
+deny = ["203.0.113.250"]
 "#;
 
 const PATHS: [&str; 13] = [
@@ -158,6 +208,39 @@ proptest! {
         let plain = |one: &Asked| PATHS[one.path] == "/" && one.peer == 0 && one.token.is_none() && one.rpm.is_none() && one.tier.is_none();
         let first = all.iter().take_while(|one| plain(one)).count();
         prop_assert!(has_data || at_once >= usize::from(first > 0));
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_counts_by_the_address_alone_gets_what_a_list_of_others_gives(
+        all in prop::collection::vec((asked(), 0..4_u8), 1..40),
+        has_data: bool,
+    ) {
+        let gate = |list: &str| {
+            let rules = parse(&[PLAIN, if has_data { DATA } else { "" }, list].concat()).unwrap();
+            Gate::new(rules, MemoryLimiter::new(), ClientIpSource::new(Platform::Direct)).unwrap()
+        };
+        let gates = [gate(""), gate(LIST)];
+        let (mut now, key, headers) = (NOW, Key::new("tenant:7"), [("x-api-key", "secret")]);
+        for (one, identity) in &all {
+            now = now + Millis::new(one.after);
+            let peer: Option<IpAddr> = PEERS[one.peer].map(|peer| peer.parse().unwrap());
+            let (limits, keys) = (one.rpm.map(|rpm| [("rpm", rpm)]), [("tenant", &key)]);
+            let mut asked = Request::new("GET", PATHS[one.path], &headers, now).peer(peer);
+            asked = match identity {
+                1 => asked.key(&key),
+                2 => asked.subject("alice"),
+                3 => asked.api_key("secret"),
+                _ => asked,
+            };
+            if one.has_key { asked = asked.keys(&keys); }
+            if let Some(tier) = one.tier { asked = asked.tier(tier); }
+            if let Some(cost) = one.cost { asked = asked.cost(cost); }
+            if let Some(limits) = &limits { asked = asked.limits(limits); }
+            let [plain, listed] = gates.each_ref().map(|gate| told(&block_on(gate.check(&asked))));
+            prop_assert_eq!(plain, listed, "{:?} {}", one, identity);
+        }
     }
 }
 
