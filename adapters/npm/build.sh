@@ -70,13 +70,24 @@ if [ "${1-}" = --for-tests ]; then
 fi
 wait "$finishing"
 
-# built: prints the checksum of all that the rest is made of, and of what it made.
+# checksum FILE...: prints the checksum of all files in these places.
+checksum() {
+    find "$@" -type f ! -name .built | LC_ALL=C sort | xargs cksum | cksum
+}
+
+# sources: prints the checksum of what the rest is made of.
+sources() {
+    checksum ./*.mjs ./*.json build.sh ts ../redis/src ../../fixtures ../../core/rules.schema.json ../../CHANGELOG.md "$built/small/toml"
+}
+
+# built: prints the checksums of that, and of what it made.
 built() {
-    find ./*.mjs ./*.json build.sh ts dist modules ../redis/src ../../fixtures ../../core/rules.schema.json ../../CHANGELOG.md "$built/small/toml" -type f ! -name .built |
-        LC_ALL=C sort | xargs cksum | cksum
+    sources
+    checksum dist modules
 }
 
 # The compiler of TypeScript takes many seconds to find that nothing has changed.
+begun=$(sources)
 if [ "$(built 2>&1)" = "$(cat modules/.built 2>&1)" ]; then
     rm -rf "$new" "$modules"
     exit
@@ -93,4 +104,5 @@ mv "$new" dist
 rm -rf dist.old
 node pack.mjs
 node commonjs.mjs
-built >modules/.built
+# What changed meanwhile is not built.
+if [ "$(sources)" = "$begun" ]; then built >modules/.built; fi
