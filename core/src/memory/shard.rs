@@ -125,6 +125,8 @@ impl Shard {
     pub(super) fn admits(&mut self, row: Row<'_>, check: &Check<'_>) -> Option<Millis> {
         self.states.tend(check.now, check.policy.retention(), VISIT);
         let kept = &mut self.states.get_mut(row.own)?.kept;
+        // Now, because the question for the next row may remove one that has expired before this is charged.
+        kept.expiry_mut().renew(check);
         kept.with_parts(|parts| admits_all(row.rules(check.policy), parts, check.now, check.cost))
     }
 
@@ -132,7 +134,6 @@ impl Shard {
     pub(super) fn charge(&mut self, row: Row<'_>, check: &Check<'_>, left: &mut [QuotaStatus]) {
         let Some(Entry { kept, .. }) = self.states.get_mut(row.own) else { return };
         kept.with_parts(|parts| charge_all(row.rules(check.policy), parts, check.now, check.cost, left));
-        kept.expiry_mut().renew(check);
     }
 
     /// Decides on a key that has no state of its own.

@@ -9,6 +9,9 @@ use tidegate_testing::NOW;
 
 const DIMENSIONS: [&str; 3] = ["ip", "user", "tenant"];
 
+/// The keys of each dimension.
+const KEYS: usize = 16;
+
 fn quota() -> impl Strategy<Value = Quota> {
     let span = Millis::from_secs(10);
     (0..7_u8, 1..6_u64, 0..3_usize).prop_map(move |(algorithm, limit, dimension)| {
@@ -35,14 +38,19 @@ fn policy() -> impl Strategy<Value = Policy> {
 
 /// What a request is: how much later it comes, what it costs, and the key of each dimension.
 fn request() -> impl Strategy<Value = (u64, u64, [usize; 3])> {
-    (prop_oneof![Just(0_u64), 0..3_000_u64, 0..70_000_u64], 0..4_u64, prop::array::uniform3(0..2_usize))
+    (prop_oneof![Just(0_u64), 0..3_000_u64, 0..70_000_u64], 0..4_u64, prop::array::uniform3(chosen()))
+}
+
+/// Mostly one of two keys. The others make the tables so large that what has expired is removed.
+fn chosen() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..2_usize, 1 => 2..KEYS]
 }
 
 proptest! {
     #[test]
     fn decisions_are_those_of_the_policy(policy in policy(), requests in prop::collection::vec(request(), 1..60)) {
-        let memory = MemoryLimiter::new();
-        let keys = [Key::new("first"), Key::new("second")];
+        let memory = MemoryLimiter::with_shards(1);
+        let keys: Vec<_> = (0..KEYS).map(|nth| Key::new(format!("key:{nth}"))).collect();
         let mut rows: HashMap<(&str, usize), Vec<QuotaState>> = HashMap::new();
         let (mut now, unused) = (NOW, policy.initial_state());
         for (later, cost, chosen) in requests {
@@ -60,5 +68,24 @@ proptest! {
             }
             prop_assert_eq!(memory.decide(Check::new(&policy, &given, now).cost(cost)).unwrap(), decision);
         }
+    }
+}
+
+/// A row that has expired is found, and could be removed when the next row of the request is looked for.
+#[test]
+fn an_expired_row_is_charged() {
+    let limiter = MemoryLimiter::with_shards(1);
+    let quota = |limit, by: &str| Quota::fixed_window(limit, Millis::from_secs(10)).unwrap().by(by).unwrap();
+    let policy = Policy::new("api", [quota(1, "user"), quota(100, "tenant")]).unwrap();
+    let keys: Vec<_> = (0..500).map(|nth| Key::new(format!("key:{nth}"))).collect();
+    let is_admitted = |key: &Key, now| {
+        let given = [("user", key), ("tenant", key)];
+        limiter.decide(Check::new(&policy, &given, now)).unwrap().is_allowed()
+    };
+    assert!(keys.iter().all(|key| is_admitted(key, NOW)));
+    let later = NOW + Millis::from_secs(3_600);
+    for key in &keys {
+        assert!(is_admitted(key, later), "{key:?}");
+        assert!(!is_admitted(key, later), "{key:?} was not charged");
     }
 }
