@@ -288,4 +288,19 @@ describe("the Rate Limiting binding", () => {
       assert.equal((await limiter.limit("answers")).allowed, true);
     }
   });
+
+  // On Cloudflare, a client that hangs up ends its request: neither an answer nor a timer arrives there any more.
+  test("calls of which cancelled requests leave no trace do not crowd out those of other clients", async (t) => {
+    const counts = new Counts();
+    const never = new Promise(() => {});
+    const binding = { limit: (asked) => (asked.key.endsWith("cancelled") ? never : counts.limit(asked)) };
+    const limiter = new OnBinding({ ...COMMON, binding, policy: { name: "cancelled", quotas: [fixedWindow(5, "10 s")] } });
+    t.mock.method(globalThis, "setTimeout", () => 0);
+    for (let nth = 0; nth < 70_000; nth++) void limiter.limit("cancelled");
+    await new Promise(setImmediate);
+    t.mock.restoreAll();
+    const outcomes = [];
+    for (let nth = 0; nth < 6; nth++) outcomes.push((await limiter.limit("user:1")).outcome);
+    assert.deepEqual(outcomes, [...Array(5).fill("allowed"), "denied"]);
+  });
 });

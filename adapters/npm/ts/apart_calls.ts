@@ -1,15 +1,15 @@
-import { OUTSIDE_MAX, crowdedOut, type Runner, tooLate } from "./calls.js";
+import { type Runner, tooLate } from "./calls.js";
 import type { Question } from "./question.js";
 import { called, type Store } from "./store.js";
 
 /**
- * Runs calls that share nothing, where a platform keeps requests apart: no connection, no timer and no turn. So none waits for another. Those
- * of other stores are run by `Calls`, whose errors these have, too.
+ * Runs calls that share nothing, where a platform keeps requests apart: no connection, no timer and no turn. So none waits for another, and
+ * none counts them: a platform drops a call without a word when its request is cancelled. Those of other stores are run by `Calls`, whose
+ * errors these have, too.
  */
 export class ApartCalls implements Runner {
   readonly #store: Store;
   readonly #deadlineMs: number;
-  #inFlight = 0;
   /** The number of answers from the store so far. */
   #answers = 0;
 
@@ -23,7 +23,6 @@ export class ApartCalls implements Runner {
   }
 
   run(question: Question, done: () => void, failed: (thrown: unknown) => void): void {
-    if (this.#inFlight >= OUTSIDE_MAX) return failed(crowdedOut("wait"));
     const [call, before] = [called(question), this.#answers];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const end = (isAnswer: boolean, last: () => unknown) => {
@@ -31,7 +30,6 @@ export class ApartCalls implements Runner {
       if (timer === undefined) return;
       clearTimeout(timer);
       timer = undefined;
-      this.#inFlight -= 1;
       try {
         last();
       } catch (thrown) {
@@ -46,7 +44,6 @@ export class ApartCalls implements Runner {
       const sent = this.#store.send(call)!;
       // After one more turn, so that a busy process reads the answers that have arrived before it declares a call late.
       timer = setTimeout(() => (timer = setTimeout(() => end(false, late))), this.#deadlineMs);
-      this.#inFlight += 1;
       sent.then(
         (answer) => end(true, () => this.#store.answered(call, answer)),
         (thrown) => end(false, () => this.#store.threw(call, thrown)),

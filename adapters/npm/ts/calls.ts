@@ -15,7 +15,7 @@ const CROWD = 64;
 const IN_FLIGHT_MAX = 2_048;
 
 /** The most calls that wait so. Further calls end at once. */
-export const OUTSIDE_MAX = 65_536;
+const OUTSIDE_MAX = 65_536;
 
 /** With that many calls in flight, those that began this many deadlines ago count no longer: their requests were cancelled. */
 const ABANDONED_AFTER = 4;
@@ -350,7 +350,7 @@ export function tooLate(isContended: boolean, store: string, deadlineMs: number,
   return isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${store}: no answer ${within}`];
 }
 
-/** That of a call without a place. */
-export function crowdedOut(where: string): [kind: string, message: string] {
+/** The error of a call without a place, as a kind and a message. */
+function crowdedOut(where: string): [kind: string, message: string] {
   return ["contended", `too many requests ${where}; nothing was charged`];
 }

@@ -77,15 +77,19 @@ fn an_expired_row_is_charged() {
     let limiter = MemoryLimiter::with_shards(1);
     let quota = |limit, by: &str| Quota::fixed_window(limit, Millis::from_secs(10)).unwrap().by(by).unwrap();
     let policy = Policy::new("api", [quota(1, "user"), quota(100, "tenant")]).unwrap();
-    let keys: Vec<_> = (0..500).map(|nth| Key::new(format!("key:{nth}"))).collect();
     let is_admitted = |key: &Key, now| {
         let given = [("user", key), ("tenant", key)];
         limiter.decide(Check::new(&policy, &given, now)).unwrap().is_allowed()
     };
-    assert!(keys.iter().all(|key| is_admitted(key, NOW)));
-    let later = NOW + Millis::from_secs(3_600);
-    for key in &keys {
-        assert!(is_admitted(key, later), "{key:?}");
-        assert!(!is_admitted(key, later), "{key:?} was not charged");
+    // Other keys in each round, so that they are at other places of the table.
+    for round in 0..100 {
+        let now = NOW + Millis::from_secs(7_200 * round);
+        let keys: Vec<_> = (0..20).map(|nth| Key::new(format!("key:{round}:{nth}"))).collect();
+        assert!(keys.iter().all(|key| is_admitted(key, now)));
+        let later = now + Millis::from_secs(3_600);
+        for key in &keys {
+            assert!(is_admitted(key, later), "{key:?}");
+            assert!(!is_admitted(key, later), "{key:?} was not charged");
+        }
     }
 }
