@@ -1,7 +1,7 @@
 //! Runs the program `tidegate` like a user.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -66,6 +66,29 @@ fn memory_passes_and_reports() -> Result<()> {
     assert!(summary.starts_with("# Conformance: 1 target, none failed\n"), "{summary}");
     assert!(summary.contains("| `memory` | exact | ✅ pass | 2 | 0 | 0 | 0 | 0 | 0 |"), "{summary}");
 
+    Ok(())
+}
+
+#[test]
+fn an_interrupted_run_reports_the_targets_that_have_ended() -> Result<()> {
+    let out = tempfile::tempdir()?;
+    // A server is killed and hangs, which takes seconds.
+    let filters = ["--filter", "store/*", "--filter", "token-bucket/*"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["run", "--target", "memory,redis", "--jobs", "1"]).args(filters).arg("--out").arg(out.path());
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut said = BufReader::new(run.stderr.take().ok_or("no pipe")?).lines();
+    while !said.next().ok_or("it did not run the first target")??.starts_with("memory: ") {}
+    assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status()?.success());
+    let rest = said.collect::<std::io::Result<Vec<_>>>()?.join("\n");
+    let output = run.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{rest}");
+    assert!(rest.contains("report.html, report.md, report.json and junit.xml are in"), "{rest}");
+    assert!(rest.ends_with("tidegate: interrupted"), "{rest}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted before its end"), "{output:?}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(out.path().join("report.json"))?)?;
+    let of = |place: usize| [&report["targets"][place]["name"], &report["targets"][place]["status"]];
+    assert_eq!([of(0), of(1)], [["memory", "pass"], ["redis", "unavailable"]]);
     Ok(())
 }
 

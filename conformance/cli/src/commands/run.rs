@@ -30,7 +30,9 @@ const JOBS_PER_PROCESSOR: usize = 2;
 /// The most targets that run at the same time by default. One thread sends the requests of all.
 const JOBS_MAX: usize = 8;
 
-const MORE: &str = r#"Examples:
+const MORE: &str = r#"After Ctrl-C, the report has the targets that have ended, and the others are unavailable.
+
+Examples:
   tidegate run                                     run every target that this machine supports
   tidegate run --target redis --require redis      fail if Redis is not installed
   tidegate run --filter 'token-bucket/*'           run some of the fixtures
@@ -144,7 +146,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     tempfile::tempfile_in(create(&out).map_err(unwritable)?).map_err(unwritable)?;
     logs_in(out.join("logs"));
     let mut failed = false;
-    let mut report = block_on(async {
+    let (mut report, interrupted) = block_on(async {
         let deployment = match live {
             Some(platform) => Some(Deployment::start(platform, args.dry_run, tell).await.map_err(Failure::Usage)?),
             None => None,
@@ -157,15 +159,20 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         let targets: Vec<&dyn Target> = targets.collect();
         // A platform limits what one client sends at a time.
         let jobs = if deployment.is_some() { args.jobs.map_or(1, NonZeroUsize::get) } else { jobs(args.jobs) };
-        let report = tokio::select! {
-            report = replay(&targets, cases, args.setup, jobs) => report,
+        let mut replay = Replay::default();
+        let ended = tokio::select! {
+            ended = replay.run(&targets, cases, args.setup, jobs) => ended,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
         };
         if let Some(Err(reason)) = OptionFuture::from(deployment.map(Deployment::remove)).await {
             errln!("tidegate: {reason}");
             failed = true;
         }
-        report
+        let interrupted = match ended {
+            Err(Failure::Interrupted) if !replay.reports.is_empty() => true,
+            ended => ended.map(|()| false)?,
+        };
+        Ok::<_, Failure>((replay.report(&targets), interrupted))
     })??;
     report.command = command(&args);
     report.mutants = MutantReport::read_all(&out);
@@ -176,6 +183,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         out!("{}", table(&report));
     }
     errln!("\nreport.html, report.md, report.json and junit.xml are in {}", out.display());
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
     failed |= report.failed();
     let tested = |target: &&TargetReport| !matches!(target.status, Status::Unavailable | Status::NotApplicable);
     for target in report.targets.iter().filter(|target| !tested(target)) {
@@ -246,36 +256,61 @@ fn jobs(wanted: Option<NonZeroUsize>) -> usize {
     wanted.map_or_else(|| (processors() * JOBS_PER_PROCESSOR).min(JOBS_MAX), NonZeroUsize::get)
 }
 
-/// Runs the targets, up to `jobs` at the same time. With `setup`, targets whose setup is done run first. The report has their usual order.
-async fn replay(targets: &[&dyn Target], cases: Vec<Case>, setup: bool, jobs: usize) -> Result<Report, Failure> {
-    let mut setup = if setup { Some(Setup::start(targets, tell).await.map_err(Failure::Usage)?) } else { None };
-    let prepared = prepare_all(cases).await;
-    let mut waiting = targets.to_vec();
-    // The first one is the quickest. The others end with the quick ones, so that no long one runs alone at the end.
-    if let [_, others @ ..] = &mut waiting[..] {
-        others.reverse();
-    }
-    let mut reports = Vec::with_capacity(targets.len());
-    let mut running = FuturesUnordered::new();
-    loop {
-        let ready = async {
-            match &mut setup {
-                Some(setup) => setup.ready(&waiting).await,
-                None => 0,
+/// The targets that have run so far, on these fixtures.
+#[derive(Default)]
+struct Replay {
+    prepared: Vec<Prepared>,
+    reports: Vec<TargetReport>,
+}
+
+impl Replay {
+    /// Runs the targets, up to `jobs` at the same time. With `setup`, targets whose setup is done run first.
+    async fn run(
+        &mut self,
+        targets: &[&dyn Target],
+        cases: Vec<Case>,
+        setup: bool,
+        jobs: usize,
+    ) -> Result<(), Failure> {
+        let mut setup = if setup { Some(Setup::start(targets, tell).await.map_err(Failure::Usage)?) } else { None };
+        self.prepared = prepare_all(cases).await;
+        let mut waiting = targets.to_vec();
+        // The first one is the quickest. The others end with the quick ones, so that no long one runs alone at the end.
+        if let [_, others @ ..] = &mut waiting[..] {
+            others.reverse();
+        }
+        let mut running = FuturesUnordered::new();
+        loop {
+            let ready = async {
+                match &mut setup {
+                    Some(setup) => setup.ready(&waiting).await,
+                    None => 0,
+                }
+            };
+            tokio::select! {
+                next = ready, if !waiting.is_empty() && running.len() < jobs => {
+                    let target = waiting.remove(next);
+                    let progress = Progress::new(target.name(), self.prepared.len(), waiting.len());
+                    running.push(one(target, &self.prepared, progress));
+                }
+                Some(report) = running.next() => self.reports.push(report),
+                else => return Ok(()),
             }
-        };
-        tokio::select! {
-            next = ready, if !waiting.is_empty() && running.len() < jobs => {
-                let target = waiting.remove(next);
-                let progress = Progress::new(target.name(), prepared.len(), waiting.len());
-                running.push(one(target, &prepared, progress));
-            }
-            Some(report) = running.next() => reports.push(report),
-            else => break,
         }
     }
-    reports.sort_by_key(|report| targets.iter().position(|target| target.name() == report.name));
-    Ok(Report::new(reports).with_plans(&prepared))
+
+    /// The report has the targets in this order. Those that have not ended were interrupted.
+    fn report(mut self, targets: &[&dyn Target]) -> Report {
+        let reports = targets.iter().map(|target| {
+            let ended = self.reports.iter().position(|report| report.name == target.name());
+            let interrupted = || {
+                let report = TargetReport::new(target.name(), &target.declared().capabilities.accuracy);
+                report.ended(Status::Unavailable, "interrupted before its end".into())
+            };
+            ended.map_or_else(interrupted, |place| self.reports.swap_remove(place))
+        });
+        Report::new(reports.collect()).with_plans(&self.prepared)
+    }
 }
 
 async fn one(target: &dyn Target, prepared: &[Prepared], progress: Progress) -> TargetReport {
