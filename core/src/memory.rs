@@ -209,22 +209,42 @@ impl MemoryLimiter {
     /// state; see [Full](Self#full).
     #[inline]
     pub fn decide(&self, check: Check<'_>) -> Result<Decision, Error> {
+        // Most checks need nothing but a step of one small state.
+        let (Some(rule), [dimension]) = (check.rule_alone(), check.policy.rows()) else {
+            return self.decide_by_all(&check);
+        };
+        let (row, index) = self.place(dimension, check.keys.single(check.policy)?, None);
+        let mut shard = self.shard_at(index, check.now);
+        match shard.step_alone(row, rule, &check) {
+            Some((step, left)) => {
+                // Unlocking waits for what was written before. The decision is written afterwards.
+                drop(shard);
+                Ok(Decision::of_one(step, left, check.now))
+            }
+            None => self.decide_locked(&mut shard, row, &check),
+        }
+    }
+
+    /// Decides on what takes more: a check with a token, and one by several quotas or by one with a larger state.
+    #[inline(never)]
+    fn decide_by_all(&self, check: &Check<'_>) -> Result<Decision, Error> {
         check.verify()?;
         let [dimension] = check.policy.rows() else { return self.decide_several(check) };
         let (row, index) = self.place(dimension, check.keys.single(check.policy)?, None);
-        let mut shard = lock(&self.shards[index].0);
-        if let Some(call) = shard.count_call() {
-            self.visit_other(index + call, check.now);
-        }
-        if check.idempotency.is_none()
-            && let Some((step, left)) = shard.step_alone(row, &check)
-        {
-            return Ok(Decision::of_one(step, left, check.now));
-        }
-        self.decide_locked(&mut shard, row, &check)
+        self.decide_locked(&mut self.shard_at(index, check.now), row, check)
     }
 
-    /// Decides on what takes more than a step: a check with a token, one by several quotas, and the first of a key.
+    /// A shard, locked, for a check.
+    #[inline]
+    fn shard_at(&self, index: usize, now: UnixMillis) -> MutexGuard<'_, Shard> {
+        let mut shard = lock(&self.shards[index].0);
+        if let Some(call) = shard.count_call() {
+            self.visit_other(index + call, now);
+        }
+        shard
+    }
+
+    /// Decides in a shard that is locked.
     #[inline(never)]
     fn decide_locked(&self, shard: &mut Shard, row: Row<'_>, check: &Check<'_>) -> Result<Decision, Error> {
         match check.remembered() {
@@ -334,6 +354,7 @@ impl Limiter for MemoryLimiter {
         Capabilities::EXACT.grant(true).round_trips(0)
     }
 
+    #[inline]
     fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
         Some(self.decide(check))
     }

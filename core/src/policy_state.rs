@@ -8,8 +8,6 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use self::payment::Split;
-#[cfg(feature = "std")]
-pub(crate) use self::rule::step_alone;
 pub(crate) use self::rule::{admits_all, charge_all};
 
 use crate::algorithm::{
@@ -420,6 +418,15 @@ impl Policy {
             },
             _ => None,
         }
+    }
+
+    /// The same, if its state is a few numbers.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn small_rule(&self) -> Option<&Rule> {
+        let [quota] = self.quotas() else { return None };
+        let is_small = matches!(quota.rule(), Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::FixedWindow(_));
+        if is_small && !self.charges_denied() { Some(quota.rule()) } else { None }
     }
 
     /// Whether what a quota makes of an admitted request depends on its own state only.

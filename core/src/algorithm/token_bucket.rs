@@ -87,6 +87,7 @@ impl TokenBucket {
     }
 
     /// The level at `now`, and how far the state is ahead of `now`.
+    #[inline]
     fn level(&self, state: &BucketState, now: UnixMillis) -> (u64, Millis) {
         let drained = now.since(state.at).get().saturating_mul(self.refill);
         (state.level.saturating_sub(drained), state.at.since(now))
@@ -94,6 +95,43 @@ impl TokenBucket {
 
     fn full(&self) -> u64 {
         self.capacity * self.per_ms
+    }
+
+    /// Whether a cost fits at a level.
+    #[inline]
+    fn ask_at(&self, (level, lag): (u64, Millis), cost: u64) -> Step {
+        if cost > self.capacity {
+            return Step::Never;
+        }
+        match (level + cost * self.per_ms).checked_sub(self.full()) {
+            None | Some(0) => Step::Admitted { delay: Millis::ZERO },
+            Some(excess) => Step::Denied { retry_after: lag + Millis::new(excess.div_ceil(self.refill)) },
+        }
+    }
+
+    /// The step, and the level after it.
+    #[inline]
+    fn step_to(&self, state: &mut BucketState, now: UnixMillis, cost: u64) -> (Step, (u64, Millis)) {
+        let (mut level, lag) = self.level(state, now);
+        let step = self.ask_at((level, lag), cost);
+        if let Step::Admitted { .. } = step {
+            // What fits is not cut off.
+            level += cost * self.per_ms;
+            *state = BucketState { level, at: now.max(state.at) };
+        }
+        (step, (level, lag))
+    }
+
+    #[inline]
+    fn standing_at(&self, (level, lag): (u64, Millis)) -> Standing {
+        Standing {
+            limit: self.capacity,
+            room: self.full().saturating_sub(level),
+            unit: self.per_ms,
+            used: level,
+            drain: self.refill,
+            lag,
+        }
     }
 }
 
@@ -119,14 +157,7 @@ impl Algorithm for TokenBucket {
 
     #[inline]
     fn ask(&self, state: &BucketState, now: UnixMillis, cost: u64) -> Step {
-        if cost > self.capacity {
-            return Step::Never;
-        }
-        let (level, lag) = self.level(state, now);
-        match (level + cost * self.per_ms).checked_sub(self.full()) {
-            None | Some(0) => Step::Admitted { delay: Millis::ZERO },
-            Some(excess) => Step::Denied { retry_after: lag + Millis::new(excess.div_ceil(self.refill)) },
-        }
+        self.ask_at(self.level(state, now), cost)
     }
 
     #[inline]
@@ -162,27 +193,21 @@ impl Algorithm for TokenBucket {
 
     #[inline]
     fn step(&self, state: &mut BucketState, now: UnixMillis, cost: u64) -> Step {
-        let step = self.ask(state, now, cost);
-        if let Step::Admitted { .. } = step {
-            let (level, _) = self.level(state, now);
-            // What fits is not cut off.
-            *state = BucketState { level: level + cost * self.per_ms, at: now.max(state.at) };
-        }
-        step
+        self.step_to(state, now, cost).0
     }
 }
 
 impl Inspect for TokenBucket {
     #[inline]
     fn standing(&self, state: &BucketState, now: UnixMillis) -> Standing {
-        let (level, lag) = self.level(state, now);
-        Standing {
-            limit: self.capacity,
-            room: self.full().saturating_sub(level),
-            unit: self.per_ms,
-            used: level,
-            drain: self.refill,
-            lag,
-        }
+        self.standing_at(self.level(state, now))
+    }
+
+    /// The level is computed once.
+    #[inline]
+    fn step_alone(&self, state: &mut BucketState, now: UnixMillis, cost: u64) -> (Step, Standing) {
+        self.move_back(state, now);
+        let (step, level) = self.step_to(state, now, cost);
+        (step, self.standing_at(level))
     }
 }

@@ -4,6 +4,8 @@ use alloc::format;
 use core::fmt;
 
 use super::Lease;
+#[cfg(feature = "std")]
+use crate::Rule;
 use crate::algorithm::MAX_UNITS;
 use crate::quoted_text::Quoted;
 use crate::sha256::sha256;
@@ -87,6 +89,14 @@ impl<'a> Check<'a> {
             )),
             None => Ok(()),
         }
+    }
+
+    /// The rule of a check without a token by a policy of this rule alone, whose state is a few numbers. Nothing of it is to be verified.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn rule_alone(&self) -> Option<&'a Rule> {
+        let rule = self.policy.small_rule()?;
+        if self.idempotency.is_none() { Some(rule) } else { None }
     }
 
     /// The token, and how long a store remembers its charge.

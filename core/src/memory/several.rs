@@ -27,23 +27,23 @@ struct Locked<'a> {
 }
 
 impl MemoryLimiter {
-    pub(super) fn decide_several(&self, check: Check<'_>) -> Result<Decision, Error> {
+    pub(super) fn decide_several(&self, check: &Check<'_>) -> Result<Decision, Error> {
         let mut locked = self.lock(check.policy, check.keys)?;
-        let Some(idempotency) = check.remembered() else { return locked.decide(&check) };
+        let Some(idempotency) = check.remembered() else { return locked.decide(check) };
         let token = self.token(self.together(&locked), idempotency.token);
-        if let Some(first) = locked.first().recall(token, &check, idempotency.ttl) {
+        if let Some(first) = locked.first().recall(token, check, idempotency.ttl) {
             return first;
         }
         let bounds = locked.bounds;
-        if locked.first().has_no_slot(&check, bounds)
+        if locked.first().has_no_slot(check, bounds)
             && check.policy.peek(&locked.state(), check.now, check.cost).is_allowed()
         {
             return Err(no_room());
         }
         let before = check.policy.has_balance().then(|| locked.state());
-        let decision = locked.decide(&check)?;
+        let decision = locked.decide(check)?;
         let paid = before.map(|before| check.policy.paid(&before, &decision).into());
-        locked.first().remember(token, &check, idempotency.ttl, &decision, paid, bounds);
+        locked.first().remember(token, check, idempotency.ttl, &decision, paid, bounds);
         Ok(decision)
     }
 

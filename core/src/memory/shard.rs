@@ -3,9 +3,9 @@ use std::boxed::Box;
 use super::answers::{Answers, Charged, Grants, no_room};
 use super::full::{Full, Shape, Shapes, WhenFull};
 use super::table::{self, Fingerprint, Table};
-use crate::algorithm::{BucketState, Lot, Standing, Step, WindowState};
+use crate::algorithm::{BucketState, Inspect as _, Lot, Standing, Step, WindowState};
 use crate::limiter::{Check, Grant, Settle};
-use crate::policy_state::{admits_all, charge_all, step_alone};
+use crate::policy_state::{admits_all, charge_all};
 use crate::{
     Decision, Dimension, Error, Millis, Policy, PolicyState, Quota, QuotaState, QuotaStatus, Rule, UnixMillis,
 };
@@ -16,9 +16,11 @@ const VISIT: usize = 8;
 /// Buckets that a call visits in each table of a shard that it does not use.
 const VISIT_OTHER: usize = 256;
 
-/// The states and first answers of a part of all keys, behind one lock.
+/// The states and first answers of a part of all keys, behind one lock. What each check uses comes first, on the cache line of the lock.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Shard {
+    calls: usize,
     states: Table<Entry>,
     answers: Answers,
     /// The answers whose charge holds slots. Others cannot crowd them out.
@@ -29,7 +31,6 @@ pub(super) struct Shard {
     has_shared: bool,
     /// The rules of the states, by which those that have used little are found.
     shapes: Shapes,
-    calls: usize,
 }
 
 /// One key's state of one policy. It takes half a cache line, because with many keys the time of a decision is the time to
@@ -100,16 +101,12 @@ impl Shard {
         self.states.allocated_bytes() + answers + self.grants.allocated_bytes()
     }
 
-    /// Decides by a policy's only rule on a key that has a small state of its own, which most checks do. A step returns numbers in registers:
-    /// the decision is written once, where the caller wants it.
+    /// Decides by the [rule](Check::rule_alone) of a check on a key that has a state of its own. A step returns numbers in registers: the
+    /// decision is written once, where the caller wants it.
     #[inline]
-    pub(super) fn step_alone(&mut self, row: Row<'_>, check: &Check<'_>) -> Option<(Step, Standing)> {
-        if check.policy.charges_denied() {
-            return None;
-        }
-        let [quota] = check.policy.quotas() else { return None };
+    pub(super) fn step_alone(&mut self, row: Row<'_>, rule: &Rule, check: &Check<'_>) -> Option<(Step, Standing)> {
         self.states.tend(check.now, check.policy.retention(), VISIT);
-        self.states.get_mut(row.own)?.kept.step_alone(quota.rule(), check)
+        self.states.get_mut(row.own)?.kept.step_alone(rule, check)
     }
 
     /// Decides by all rules of a policy.
@@ -260,10 +257,7 @@ impl Shard {
             return Err(no_room());
         }
         let before = if check.policy.has_balance() { self.state(row, bounds) } else { None };
-        let decision = match self.step_alone(row, check) {
-            Some((step, left)) => Decision::of_one(step, left, check.now),
-            None => self.decide(row, check, bounds)?,
-        };
+        let decision = self.decide(row, check, bounds)?;
         let paid = before.map(|before| check.policy.paid(&before, &decision).into());
         self.remember(token, check, ttl, &decision, paid, bounds);
         Ok(decision)
@@ -484,15 +478,20 @@ impl Kept {
         let (now, cost) = (check.now, check.cost);
         self.expiry_mut().renew(check);
         match (rule, self) {
-            (Rule::TokenBucket(rule), Self::Bucket(_, _, state)) => Some(step_alone(rule, state, now, cost)),
-            (Rule::LeakyBucket(rule), Self::Bucket(_, _, state)) => Some(step_alone(rule, state, now, cost)),
-            (Rule::FixedWindow(rule), Self::Window(_, _, state)) => Some(step_alone(rule, state, now, cost)),
+            (Rule::TokenBucket(rule), Self::Bucket(_, _, state)) => Some(rule.step_alone(state, now, cost)),
+            (Rule::LeakyBucket(rule), Self::Bucket(_, _, state)) => Some(rule.step_alone(state, now, cost)),
+            (Rule::FixedWindow(rule), Self::Window(_, _, state)) => Some(rule.step_alone(state, now, cost)),
             _ => None,
         }
     }
 
     fn decide(&mut self, check: &Check<'_>) -> Decision {
         let (now, cost) = (check.now, check.cost);
+        if let Some(rule) = check.policy.small_rule()
+            && let Some((step, left)) = self.step_alone(rule, check)
+        {
+            return Decision::of_one(step, left, now);
+        }
         self.expiry_mut().renew(check);
         match &mut *self {
             Self::Balance(until, _, state) => {

@@ -46,21 +46,24 @@ pub(super) trait Row {
 ///
 /// It grows by linear hashing: it is a list of small hash tables, and when they have too many rows, the next one in turn is
 /// split in two. So no call moves more than one segment's rows, however many the table has.
+///
+/// What each use of a row reads comes first, on one cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Table<T> {
     segments: Vec<HashTable<T>>,
     /// The bits of a fingerprint that select one of the segments, or of as many as the next power of two.
     mask: usize,
+    /// The time at which there is nothing to visit, in units of 1,024 ms. [`NEVER`] during a pass.
+    idle: u64,
+    /// The longest time a row is kept after its last use.
+    retention: Millis,
     /// Of all segments.
     len: usize,
     /// The segment and its bucket that the next visit starts at; zeros between two passes.
     cursor: (usize, usize),
-    /// The time at which the last pass began, in units of 1,024 ms.
+    /// The time at which the last pass began, in the same units as [`Self::idle`].
     pass: u64,
-    /// The time at which there is nothing to visit, in the same units. [`NEVER`] during a pass.
-    idle: u64,
-    /// The longest time a row is kept after its last use.
-    retention: Millis,
 }
 
 impl<T> Default for Table<T> {

@@ -116,7 +116,7 @@ impl Rule {
 
     #[inline]
     pub(crate) fn step_alone(&self, state: &mut QuotaState, now: UnixMillis, cost: u64) -> (Step, Standing) {
-        dispatch!(self, state, |rule, inner| step_alone(rule, inner, now, cost), (Step::Never, self.nothing_left()))
+        dispatch!(self, state, |rule, inner| rule.step_alone(inner, now, cost), (Step::Never, self.nothing_left()))
     }
 
     #[inline]
@@ -163,12 +163,4 @@ pub(crate) fn charge_all(
     for ((quota, state), left) in quotas.iter().zip(states).zip(left) {
         quota.rule().charge_alone(state, now, cost, left);
     }
-}
-
-/// The step of the only rule of a policy, and what is left. Most policies have one rule, and this path is optimized for them.
-#[inline]
-pub(crate) fn step_alone<A: Inspect>(rule: &A, state: &mut A::State, now: UnixMillis, cost: u64) -> (Step, Standing) {
-    rule.move_back(state, now);
-    let step = rule.step(state, now, cost);
-    (step, rule.standing(state, now))
 }
