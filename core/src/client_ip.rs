@@ -98,15 +98,23 @@ impl ClientIp {
     ///
     /// Private addresses are embedded only behind an operator's own translator. Elsewhere they are forged, and
     /// could otherwise count against a client of the internal network.
+    #[inline]
     pub(crate) fn received(address: IpAddr, prefix: Ipv6Prefix, nat64: &[Nat64Prefix]) -> Result<Self, MissingIp> {
-        let IpAddr::V6(v6) = address else { return Ok(Self::with_prefix(address, prefix)) };
+        match address {
+            IpAddr::V4(address) => Ok(Self(Folded::V4(address))),
+            IpAddr::V6(address) => Self::received_v6(address, prefix, nat64),
+        }
+    }
+
+    #[inline(never)]
+    fn received_v6(v6: Ipv6Addr, prefix: Ipv6Prefix, nat64: &[Nat64Prefix]) -> Result<Self, MissingIp> {
         if let Some(embedded) = nat64.iter().find_map(|nat64| nat64.extract(v6)) {
             return if is_host(embedded) { Ok(Self(Folded::V4(embedded))) } else { Err(MissingIp::Unreadable) };
         }
         if embedded(v6).is_some_and(|embedded| !is_public(embedded)) {
             return Err(MissingIp::Unreadable);
         }
-        Ok(Self::with_prefix(address, prefix))
+        Ok(Self::with_prefix(v6.into(), prefix))
     }
 
     /// The client at the single address in `value`, a header value that only a trusted proxy can write.
@@ -137,6 +145,7 @@ impl ClientIp {
     /// assert_eq!(ip.address().to_string(), "2001:db8::");
     /// ```
     #[must_use]
+    #[inline]
     pub const fn address(&self) -> IpAddr {
         match self.0 {
             Folded::V4(address) => IpAddr::V4(address),
@@ -207,6 +216,7 @@ impl fmt::Display for MissingIp {
 impl StdError for MissingIp {}
 
 /// The single address in a header's value.
+#[inline]
 pub(crate) fn parse_address(value: &[u8]) -> Result<IpAddr, MissingIp> {
     // The usual value first: it has no port, and nothing else to look for.
     match plain_v4(value) {
@@ -229,6 +239,7 @@ fn parse_other(value: &[u8]) -> Result<IpAddr, MissingIp> {
 }
 
 /// The address, with an IPv4-mapped one as IPv4, unless it is unspecified.
+#[inline]
 pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
     let address = address.to_canonical();
     if address.is_unspecified() { Err(MissingIp::Unreadable) } else { Ok(address) }
@@ -236,6 +247,8 @@ pub(crate) fn specified(address: IpAddr) -> Result<IpAddr, MissingIp> {
 
 /// An IPv4 address without leading zeros, which some programs read as octal. The standard parser accepts the same texts, and takes twice as
 /// long.
+// For size, WebAssembly has this function once.
+#[cfg_attr(not(target_arch = "wasm32"), inline)]
 fn plain_v4(text: &[u8]) -> Option<IpAddr> {
     let (first, rest) = octet(text)?;
     let (second, rest) = octet(rest.strip_prefix(b".")?)?;

@@ -471,10 +471,17 @@ impl<'s> Gate<'s> {
             return Prepared::Pending(keyed.pending(request, terms));
         }
         let (now, cost) = (now(), request.cost.unwrap_or(terms.cost));
-        let check = Check { lease: terms.lease, ..Check::new(&terms.policy, keyed.keys.as_keys(), now).cost(cost) };
-        let decided = match asked[terms.store].check_at_once(check) {
-            // As usual, there is nothing to tell.
-            Some(Ok(decision)) if decision.is_allowed() && !self.notices.has_any() => {
+        let store = &asked[terms.store];
+        // The check is an argument and no variable, which would be copied.
+        let decided = store.asked().erased_check_at_once(Check {
+            lease: terms.lease,
+            ..Check::new(&terms.policy, keyed.keys.as_keys(), now).cost(cost)
+        });
+        store.hear(now, decided.as_ref());
+        // As usual, there is nothing to tell.
+        let is_admitted = matches!(&decided, Some(Ok(decision)) if decision.is_allowed()) && !self.notices.has_any();
+        let decided = match decided {
+            Some(Ok(decision)) if is_admitted => {
                 return Prepared::Decided(Verdict::Pass(Pass::admitted(terms, &terms.policy, None, decision)));
             }
             decided => decided,

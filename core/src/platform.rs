@@ -285,34 +285,40 @@ impl ClientIpSource {
         V: AsRef<[u8]>,
     {
         let fields = self.fields();
-        self.client(peer, |read| {
+        self.address(peer, |read| {
             for (name, value) in headers {
                 if let Some(place) = fields.iter().position(|wanted| name.as_ref().eq_ignore_ascii_case(wanted)) {
                     read(place, value.as_ref());
                 }
             }
         })
-        .and_then(|(_, client)| client)
+        .and_then(|address| self.client_at(address))
     }
 
-    /// The address of a request's sender, and the client that it belongs to, if it is that of one. `each` passes on each value of a
-    /// field with the field's place in [`ClientIpSource::fields`].
+    /// The address of a request's sender. `each` passes on each value of a field with the field's place in [`ClientIpSource::fields`].
     #[inline]
-    pub(crate) fn client(
+    pub(crate) fn address(
         &self,
         peer: Option<IpAddr>,
         each: impl FnOnce(&mut dyn FnMut(usize, &[u8])),
-    ) -> Result<(IpAddr, Result<ClientIp, MissingIp>), MissingIp> {
-        let address = match self.fields() {
-            [] => peer.ok_or(MissingIp::Absent).and_then(specified)?,
+    ) -> Result<IpAddr, MissingIp> {
+        match self.fields() {
+            [] => peer.ok_or(MissingIp::Absent).and_then(specified),
             #[cfg(feature = "proxies")]
             _ if self.proxies.is_some() => {
-                self.proxies.as_ref().map_or(Err(MissingIp::Absent), |proxies| proxies.find(peer, each))?
+                self.proxies.as_ref().map_or(Err(MissingIp::Absent), |proxies| proxies.find(peer, each))
             }
-            _ => self.read(each)?,
-        };
-        let is_shared = self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS;
-        Ok((address, if is_shared { Err(MissingIp::Shared) } else { self.received(address) }))
+            _ => self.read(each),
+        }
+    }
+
+    /// The client that a sender's address belongs to, if it is that of one.
+    #[inline]
+    pub(crate) fn client_at(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
+        if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS {
+            return Err(MissingIp::Shared);
+        }
+        ClientIp::received(address, self.ipv6_prefix, &self.nat64_prefixes)
     }
 
     /// The address in the first of the fields that has one. There are at most two.
@@ -337,15 +343,7 @@ impl ClientIpSource {
     /// The client of requests from this address.
     #[cfg(feature = "gate")]
     pub(crate) fn of_address(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
-        let address = specified(address)?;
-        if self.platform == Platform::Cloudflare && address == CLOUDFLARE_WORKERS {
-            return Err(MissingIp::Shared);
-        }
-        self.received(address)
-    }
-
-    fn received(&self, address: IpAddr) -> Result<ClientIp, MissingIp> {
-        ClientIp::received(address, self.ipv6_prefix, &self.nat64_prefixes)
+        self.client_at(specified(address)?)
     }
 }
 

@@ -64,8 +64,8 @@ impl<'r> Sender<'r> {
     /// The sender, as far as it is known before its token is verified.
     #[inline]
     pub(super) fn without_token(request: &Request<'r>, rules: &'r Rules, source: &ClientIpSource) -> Self {
-        let found = client(request, source);
-        let (address, client) = found.map_or((None, None), |(address, client)| (Some(address), client.ok()));
+        let address = address(request, source).ok();
+        let client = address.and_then(|address| source.client_at(address).ok());
         let identities = if request.has_identity() || rules.reads_api_keys() {
             let [subject, api_key] = [request.subject.map(Key::subject), request.api_key.map(Key::api_key)];
             [request.key.cloned(), subject, None, api_key, rules.api_key(request)]
@@ -206,7 +206,7 @@ pub(super) fn is_by_address(rules: &Rules, policy: &Policy) -> bool {
 /// The key of the client's address.
 #[inline]
 pub(super) fn address_key(request: &Request<'_>, source: &ClientIpSource) -> Key {
-    key_of_client(client(request, source).ok().and_then(|(_, client)| client.ok()))
+    key_of_client(address(request, source).and_then(|address| source.client_at(address)).ok())
 }
 
 #[inline]
@@ -214,10 +214,10 @@ fn key_of_client(client: Option<ClientIp>) -> Key {
     client.as_ref().map_or_else(Key::missing_ip, Key::ip)
 }
 
-/// The address of a request's sender, and the client that it belongs to, if it is that of one.
+/// The address of a request's sender.
 #[inline]
-fn client(request: &Request<'_>, source: &ClientIpSource) -> Result<(IpAddr, Result<ClientIp, MissingIp>), MissingIp> {
-    source.client(request.peer, |read| {
+fn address(request: &Request<'_>, source: &ClientIpSource) -> Result<IpAddr, MissingIp> {
+    source.address(request.peer, |read| {
         for (place, field) in source.fields().iter().enumerate() {
             request.headers().values(field, &mut |value| read(place, value));
         }

@@ -16,13 +16,13 @@ use crate::document::Item;
 use crate::lending::Lease;
 use crate::limiter::{deny_cache, fallback};
 use crate::quoted_text::Quoted;
+#[cfg(feature = "lending")]
+use crate::store::ToTell;
 use crate::suggestion::Suggestion;
 use crate::{
     Capabilities, Check, Decision, DenyCache, Dimensions, ErasedLimiter, Error, ErrorKind, Fallback, Limiter, Millis,
-    Operation, Policy, Reply, Shadow, ShadowCounts, Tiered,
+    Operation, Policy, Reply, Shadow, ShadowCounts, Tiered, UnixMillis,
 };
-#[cfg(feature = "lending")]
-use crate::{UnixMillis, store::ToTell};
 
 /// A store, or the limiter around one.
 type Store<'s> = Arc<dyn ErasedLimiter + 's>;
@@ -230,8 +230,7 @@ impl Limiter for Composed<'_> {
     }
 
     async fn apply(&self, operation: Operation<'_>) -> Result<Reply, Error> {
-        let asked = self.around.as_deref().unwrap_or(&*self.store.limiter);
-        let reply = asked.erased_apply(operation).await;
+        let reply = self.asked().erased_apply(operation).await;
         if self.around.is_none() {
             self.store.watch(&operation, &reply);
         }
@@ -240,10 +239,9 @@ impl Limiter for Composed<'_> {
 
     #[inline]
     fn check_at_once(&self, check: Check<'_>) -> Option<Result<Decision, Error>> {
-        match &self.around {
-            Some(around) => around.erased_check_at_once(check),
-            None => self.store.check_at_once(check),
-        }
+        let decided = self.asked().erased_check_at_once(check);
+        self.hear(check.now, decided.as_ref());
+        decided
     }
 }
 
@@ -356,6 +354,20 @@ impl StoreRules {
 }
 
 impl<'s> Composed<'s> {
+    /// What is asked for a decision.
+    #[inline]
+    pub(super) fn asked(&self) -> &(dyn ErasedLimiter + 's) {
+        self.around.as_deref().unwrap_or(&*self.store.limiter)
+    }
+
+    /// Tells the store what it has decided at once. In a limiter around it, the store hears its own decisions.
+    #[inline]
+    pub(super) fn hear(&self, now: UnixMillis, decided: Option<&Result<Decision, Error>>) {
+        if let (None, Some(decided)) = (&self.around, decided) {
+            self.store.hear(now, decided.as_ref().map(Some));
+        }
+    }
+
     fn outermost(&self) -> Store<'s> {
         self.around.clone().unwrap_or_else(|| Arc::clone(&self.store) as Store<'s>)
     }
