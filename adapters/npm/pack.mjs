@@ -6,7 +6,7 @@ import { GATES, PARTS, STORES, weightOfGate, weightOfParts, weightOfStore } from
 
 const STORE_KIB_MAX = 42;
 /** The most of each store's `RateLimiter` with one window. */
-const PARTS_KIB_MAX = { "cloudflare-ratelimit": 11, upstash: 26, redis: 25, memory: 12.5 };
+const PARTS_KIB_MAX = { "cloudflare-ratelimit": 9, upstash: 25, redis: 24, memory: 10 };
 /** The most script of a gate, beside its stores. It verifies tokens without another package. */
 const GATE_KIB_MAX = 25;
 

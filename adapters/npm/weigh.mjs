@@ -8,8 +8,13 @@ import { buildSync } from "esbuild";
 /** The entries of the stores. */
 export const STORES = ["cloudflare", "cloudflare-kv", "cloudflare-ratelimit", "upstash", "redis", "postgres", "netlify-blobs", "deno-kv", "store", "memory"];
 
-/** Those that have a `RateLimiter`, with a part that it can count by. */
-export const PARTS = { "cloudflare-ratelimit": "fixedWindow", upstash: "slidingWindow", redis: "slidingWindow", memory: "slidingWindow" };
+/** Those that have a `RateLimiter`, with what an application imports that counts by one window: of the parts, or of the entry itself. */
+export const PARTS = {
+  "cloudflare-ratelimit": { own: ["bindingWindow"] },
+  upstash: { parts: ["slidingWindow"] },
+  redis: { parts: ["slidingWindow"] },
+  memory: { parts: ["slidingWindow"] },
+};
 
 /** The entries of the gates, and the folder of the WebAssembly that one loads. */
 export const GATES = { gate: undefined, "gate/toml": "toml" };
@@ -38,9 +43,9 @@ const imported = (entry) => `{ Tidegate${entry === "cloudflare" ? ", TidegateObj
 /** The weight of a store in an application's output. */
 export const weightOfStore = (entry) => kib(bundled(`export ${imported(entry)}`, ["edge-light"]));
 
-/** The weight of a store's `RateLimiter` with these parts. */
-export const weightOfParts = (entry, ...names) =>
-  kib(bundled(`export { RateLimiter } from "./dist/stores/${entry}/index.js"; export { ${names.join()} } from "./dist/parts.js";`, ["edge-light"]));
+/** The weight of a store's `RateLimiter` with these parts, and what else is of its entry. */
+export const weightOfParts = (entry, { parts = [], own = [] } = {}) =>
+  kib(bundled(`export { ${["RateLimiter", ...own].join()} } from "./dist/stores/${entry}/index.js"; export { ${parts.join()} } from "./dist/parts.js";`, ["edge-light"]));
 
 /**
  * The weight of a gate, beside those of its stores: without what it shares with one that calls. That is one without scripts, because their place in a

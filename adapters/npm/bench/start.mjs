@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { inTurn, median, record, shortened } from "../../../conformance/measured/measured.mjs";
 import { upstash as endpoint } from "../test/servers.mjs";
-import { bundled, kib, STORES, weightOfStore } from "../weigh.mjs";
+import { bundled, kib, PARTS, STORES, weightOfParts, weightOfStore } from "../weigh.mjs";
 
 const PEER = "@upstash/ratelimit 2.2.0 and @upstash/redis 1.39.0";
 /** Processes in a round. */
@@ -14,6 +14,10 @@ const peer = { name: PEER, values: [kib(bundled(upstash, ["edge-light"]))] };
 for (const entry of STORES) {
   const ours = [weightOfStore(entry)];
   record({ group: "size, gzipped", name: `the npm package, ${entry}`, unit: "KiB", aim: { value: 60 }, ours, ...(entry === "upstash" && { peer }) });
+}
+for (const [entry, imported] of Object.entries(PARTS)) {
+  const ours = [weightOfParts(entry, imported)];
+  record({ group: "size, gzipped", name: `a RateLimiter of one window, ${entry}`, unit: "KiB", aim: { value: 28 }, ours, ...(entry === "upstash" && { peer }) });
 }
 
 const server = await endpoint({ profile: "release" });

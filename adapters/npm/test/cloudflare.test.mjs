@@ -433,11 +433,11 @@ test("the Rate Limiting binding counts by the client's address", async () => {
 test("a RateLimiter counts in the Rate Limiting binding, together with Tidegate", async () => {
   const module = `
 import { env } from "cloudflare:workers";
-import { RateLimiter, Tidegate } from "@tidegate/edge/cloudflare-ratelimit";
-import { clientAddress, fixedWindow } from "@tidegate/edge/parts";
+import { bindingWindow, RateLimiter, Tidegate } from "@tidegate/edge/cloudflare-ratelimit";
+import { clientAddress } from "@tidegate/edge/parts";
 const common = { binding: env.LIMITER, failMode: "closed" };
 const whole = new Tidegate({ ...common, policy: { name: "api", quotas: [{ fixedWindow: { limit: 5, windowMs: 60_000 } }] } });
-const lean = new RateLimiter({ ...common, policy: { name: "api", quotas: [fixedWindow(5, "1 min")] }, sender: clientAddress("cloudflare") });
+const lean = new RateLimiter({ ...common, policy: { name: "api", quotas: [bindingWindow(5, 60)] }, sender: clientAddress("cloudflare") });
 export default {
   async fetch(request) {
     const verdicts = [];

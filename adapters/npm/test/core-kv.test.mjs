@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Core } from "../modules/limiter_core.js";
+import { keyOf } from "../modules/core/key.js";
 import { MAX_INSTANT } from "../modules/core/arithmetic.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { TidegateError } from "../modules/error.js";
@@ -131,7 +132,7 @@ class Ours {
 
   static asked({ options, question: { kind, cost, now, key: text } }) {
     const core = coreOf(options);
-    const key = core.keyOf(text);
+    const key = keyOf(text, core.policy.isOfGate);
     return { policy: core.policy, key, name: `tg1:${core.policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }
 
@@ -409,7 +410,7 @@ function crowd({ seed }, count, candidate) {
   while (found.length < count) {
     const [options, key] = candidate(found.length);
     const core = coreOf(options);
-    if (hashOf(hash, `tg1:${core.policy.id}:${core.keyOf(key)}`) % SETS === 0n) found.push([options, key]);
+    if (hashOf(hash, `tg1:${core.policy.id}:${keyOf(key, core.policy.isOfGate)}`) % SETS === 0n) found.push([options, key]);
   }
   return found;
 }

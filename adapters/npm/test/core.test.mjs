@@ -12,7 +12,7 @@ import { sent } from "../modules/core/response_look.js";
 import { ClientAddress } from "../modules/client_address.js";
 import { PAID } from "../modules/decision_numbers.js";
 import { bytesOf, hexOf } from "../modules/core/codec.js";
-import { Core } from "../modules/limiter_core.js";
+import { chargeIdOf, Core } from "../modules/limiter_core.js";
 import { anyRule } from "../modules/core/algorithms/make_algorithm.js";
 import { TidegateError } from "../modules/error.js";
 import { MAX_INSTANT } from "../modules/core/arithmetic.js";
@@ -331,7 +331,7 @@ test("Redis: the same commands, and answers mean the same", () => {
       const tells = isTimeless || asked.token !== undefined || paid > 0;
       const told = tells ? `@${Math.max(now - (isTimeless && paid === 0 ? chance.below(3) : 0), 0)} ${kind === SETTLE || kind === GRANT ? 0 : cost}${paid > 0 ? `+${paid}` : ""} ` : "";
       const answers = chance.once(20) ? chance.from(["", "a", "nonsense", `${verdict}@1`, `${verdict}${state}`]) : verdict + told + state;
-      const read = thrown(() => answer(core, asked, script, wire, answers));
+      const read = thrown(() => answer(asked, script, wire, answers));
       const expected = thrown(() => {
         if (asked.token !== undefined) reference.pass(asked);
         else if (asked.others.length > 0) reference.pass(asked);
@@ -410,7 +410,7 @@ function garbledHex(chance, hex) {
 /** The states after a question, as if the script had decided it on the caller's clock. */
 function stepped(core, asked, states, now) {
   const after = states ? copied(core.policy.quotas, states) : unused(core.policy);
-  if (asked.kind === CHECK) decide(core.policy, after, now, asked.cost, core.chargeId(asked));
+  if (asked.kind === CHECK) decide(core.policy, after, now, asked.cost, chargeIdOf({ ...asked, policy: core.policy }));
   if (asked.kind === REFUND) refund(core.policy, after, asked.extra, now, asked.cost);
   if (asked.kind === GRANT) thrown(() => grant(core.policy, after, now, asked.cost, asked.expires));
   if (asked.kind === BLOCK) block(core.policy, after, now, asked.extra);

@@ -55,7 +55,10 @@ const TAKES = {
   ".": withParts(".", { url: "https://eu1.upstash.io", token: "t" }),
   "./cloudflare": store("./cloudflare", { namespace: { idFromName() {}, get() {} } }),
   "./cloudflare-kv": store("./cloudflare-kv", { namespace: { get() {}, put() {} } }),
-  "./cloudflare-ratelimit": withParts("./cloudflare-ratelimit", { binding: { limit() {} } }),
+  "./cloudflare-ratelimit": {
+    ...withParts("./cloudflare-ratelimit", { binding: { limit() {} } }),
+    bindingWindow: (more) => entries["./cloudflare-ratelimit"].bindingWindow(9, 60, more),
+  },
   "./redis": withParts("./redis", { client: {} }),
   "./deno-kv": store("./deno-kv", { kv: {} }),
   "./netlify-blobs": store("./netlify-blobs", { blobs: {} }),
@@ -83,7 +86,7 @@ const TAKES = {
   "./node": limits("./node"),
   "./express-rate-limit": { TidegateStore: (more) => new entries["./express-rate-limit"].TidegateStore(tidegate, more) },
 };
-const NONE = ["Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "balances", "Prices", "usageOf", "Usage", "warnAt", "warningsMeter", "analyticsEngine", "jsonLines", "openTelemetry"];
+const NONE = ["allOf", "Limiter", "Verdict", "BaseGate", "TidegateError", "TidegateObject", "limitsFromData", "calendarWindows", "balances", "Prices", "usageOf", "Usage", "warnAt", "warningsMeter", "analyticsEngine", "jsonLines", "openTelemetry"];
 
 test("whatever takes options refuses an unknown one", () => {
   for (const [entry, exported] of Object.entries(entries)) {

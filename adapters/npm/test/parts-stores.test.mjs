@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { RateLimiter as OnUpstash, Tidegate as Upstash } from "@tidegate/edge";
-import { RateLimiter as OnBinding, Tidegate as Binding } from "@tidegate/edge/cloudflare-ratelimit";
+import { capabilities as ofUpstash, RateLimiter as OnUpstash, Tidegate as Upstash } from "@tidegate/edge";
+import { bindingWindow, capabilities as ofBinding, RateLimiter as OnBinding, Tidegate as Binding } from "@tidegate/edge/cloudflare-ratelimit";
 import { balance } from "@tidegate/edge/credits";
 import { block, clientAddress, concurrency, fixedWindow, slidingLog, slidingWindow, tokenBucket } from "@tidegate/edge/parts";
-import { RateLimiter as OnRedis, Tidegate as Redis, TidegateError } from "@tidegate/edge/redis";
+import { capabilities as ofRedis, RateLimiter as OnRedis, Tidegate as Redis, TidegateError } from "@tidegate/edge/redis";
 import { Redis as Client } from "ioredis";
 import { counting, policies, toldBy } from "./part-policies.mjs";
 import { Chance, seeded } from "./reference.mjs";
@@ -19,6 +19,9 @@ const STEPS = Number(process.env.STEPS ?? 2_000);
 /** The rows of these tests outlive them: their time is the caller's. */
 const COMMON = { failMode: "closed", deadlineMs: 20_000, onError: () => {} };
 const CALLER = { clock: "caller", minTtlMs: 3_600_000 };
+
+/** What the package says that each store supports. */
+const supported = { upstash: ofUpstash, redis: ofRedis, binding: ofBinding };
 
 let server;
 let client;
@@ -46,7 +49,7 @@ for (const [name, stores] of Object.entries(STORES)) {
       for (let done = 0, nth = 0; done < STEPS; nth++) {
         const { made, written, by } = policies(chance, `${name}${nth}`);
         const [ours, theirs] = [lean(made), whole(written)];
-        assert.deepEqual(ours.capabilities, theirs.capabilities);
+        assert.deepEqual(supported[name], theirs.capabilities);
         let now = 1_800_000_000_000 + chance.below(100_000);
         for (const end = done + 40; done < end; done++) {
           now = Math.max(now + chance.from([0, 1, chance.below(50), chance.below(5_000), chance.below(100_000), -chance.below(100)]), 1);
@@ -201,6 +204,8 @@ describe("the Rate Limiting binding", () => {
     };
   }
 
+  const window = (chance, limit, seconds, options) => (chance.once(2) ? bindingWindow(limit, seconds, options) : fixedWindow(limit, `${seconds} s`, options));
+
   test("decides, counts and fails as Tidegate does by objects", async () => {
     const chance = new Chance(SEED);
     const outcomes = {};
@@ -213,10 +218,10 @@ describe("the Rate Limiting binding", () => {
       const bindings = [new Counts(), new Counts()];
       const policy = { name: "binding", ...more };
       const [ours, theirs] = [
-        new OnBinding({ ...COMMON, failMode, binding: bindings[0], policy: { ...policy, quotas: [fixedWindow(limit, `${seconds} s`, { ...names, ...by })] } }),
+        new OnBinding({ ...COMMON, failMode, binding: bindings[0], policy: { ...policy, quotas: [window(chance, limit, seconds, { ...names, ...by })] } }),
         new Binding({ ...COMMON, failMode, binding: bindings[1], policy: { ...policy, quotas: [{ fixedWindow: { limit, windowMs: seconds * 1_000 }, ...names, ...by }] } }),
       ];
-      assert.deepEqual(ours.capabilities, theirs.capabilities);
+      assert.deepEqual(supported.binding, theirs.capabilities);
       for (const end = done + 20; done < end; done++) {
         const fails = chance.once(6) ? chance.from([new Error("429 too many"), new TypeError("odd"), new Error("no network"), "nothing"]) : undefined;
         for (const binding of bindings) binding.fails = fails;
@@ -241,11 +246,23 @@ describe("the Rate Limiting binding", () => {
     for (const what of ["allowed", "denied", "contended", "refused", "unavailable", "unsupported", "invalid"]) assert.ok(outcomes[what] > 0, JSON.stringify(outcomes));
   });
 
+  test("a key that is hashed is counted as Tidegate counts it, and only that is waited for", async () => {
+    const bindings = [new Counts(), new Counts()];
+    const quota = bindingWindow(5, 60);
+    const limiters = [OnBinding, Binding].map((Limiter, nth) => new Limiter({ ...COMMON, binding: bindings[nth], policy: { name: "hashed", quotas: [quota] } }));
+    for (const key of ["k".repeat(129), "ü".repeat(100), `sub:${"/".repeat(200)}`, `ip:${"a".repeat(60)}~${"0".repeat(64)}`, "user:1"]) {
+      for (const limiter of limiters) assert.equal((await limiter.limit(key)).allowed, true);
+      assert.equal(bindings[0].keys.at(-1), bindings[1].keys.at(-1));
+    }
+    assert.match(bindings[0].keys[0], /^tg1:hashed:fw60000:k{63}~[0-9a-f]{64}$/);
+  });
+
   test("refuses what Tidegate refuses, in the same words", () => {
     const chance = new Chance(SEED);
     const seen = new Set();
     for (let nth = 0; nth < STEPS; nth++) {
-      const windows = [() => fixedWindow(1 + chance.below(9), chance.from(["10 s", "1 min", "1 s"]), chance.once(4) ? { by: "tenant" } : {})];
+      const names = () => (chance.once(4) ? { by: "tenant" } : {});
+      const windows = [() => fixedWindow(1 + chance.below(9), chance.from(["10 s", "1 min", "1 s"]), names()), () => window(chance, 1 + chance.below(9), chance.from([10, 60]), names())];
       const others = [() => ((quota) => quota[0](...quota.slice(2)))(counting(chance)), () => concurrency(1, "1 s"), () => block("1 d"), () => balance(), () => "10 / s"];
       const quotas = Array.from({ length: chance.from([0, 1, 1, 1, 1, 2, 9]) }, (_, at) => chance.from(chance.once(5) ? others : windows)() ?? at);
       const groupBy = chance.from([undefined, undefined, "tenant"]);
@@ -269,7 +286,7 @@ describe("the Rate Limiting binding", () => {
 
   test("a late answer is a timeout, or contended if others were answered meanwhile", async () => {
     for (const make of [
-      (options) => new OnBinding({ ...options, policy: { name: "late", quotas: [fixedWindow(5, "10 s")] } }),
+      (options) => new OnBinding({ ...options, policy: { name: "late", quotas: [bindingWindow(5, 10)] } }),
       (options) => new Binding({ ...options, policy: { name: "late", quotas: [{ fixedWindow: { limit: 5, windowMs: 10_000 } }] } }),
     ]) {
       const hanging = [];

@@ -5,10 +5,11 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import * as parts from "@tidegate/edge/parts";
+import { bindingWindow } from "@tidegate/edge/cloudflare-ratelimit";
 import { balance } from "@tidegate/edge/credits";
 import { calendarWindow } from "@tidegate/edge/calendar";
 import { limit } from "@tidegate/edge/hono";
-import { RateLimiter, Tidegate, TidegateError } from "@tidegate/edge/memory";
+import { allOf, capabilities, RateLimiter, Tidegate, TidegateError } from "@tidegate/edge/memory";
 import { Tidegate as OnRedis } from "@tidegate/edge/redis";
 import { PARTS, STORES, weightOfParts, weightOfStore } from "../weigh.mjs";
 import { policies, toldBy } from "./part-policies.mjs";
@@ -25,8 +26,10 @@ test("a RateLimiter of functions decides and answers as Tidegate does by objects
   const outcomes = {};
   for (let done = 0, nth = 0; done < STEPS; nth++) {
     const { made, written, by } = policies(chance, `p${nth}`);
-    const [lean, whole] = [new RateLimiter({ policy: made }), tidegate(written)];
-    assert.deepEqual(lean.capabilities, whole.capabilities);
+    // One quota may be told as several are.
+    const quotas = made.quotas.length > 1 || chance.once(4) ? allOf(...made.quotas) : made.quotas;
+    const [lean, whole] = [new RateLimiter({ policy: { ...made, quotas } }), tidegate(written)];
+    assert.deepEqual(capabilities, whole.capabilities);
     let now = 1_800_000_000_000 + chance.below(100_000);
     for (const end = done + 40; done < end; done++) {
       now = Math.max(now + chance.from([0, 1, chance.below(50), chance.below(5_000), chance.below(100_000), -chance.below(100)]), 1);
@@ -102,6 +105,34 @@ test("functions and texts make the same policy, whose counts are one", () => {
   });
 });
 
+test("several quotas are one policy for every limiter, whose counts are one", () => {
+  const quotas = () => allOf(slidingLog(10, "10 s"), tokenBucket(20, 1, "1 h", { by: "tenant" }));
+  const key = { "": "user:1", tenant: "one" };
+  const [lean, whole] = [new RateLimiter({ policy: { name: "all", quotas: quotas() } }), tidegate({ name: "all", quotas: quotas() })];
+  for (let nth = 0; nth < 10; nth++) assert.equal([lean, whole][nth % 2].decide(key).quotas[0].remaining, 9 - nth);
+  assert.deepEqual([lean, whole].map((limiter) => limiter.decide(key).outcome), ["denied", "denied"]);
+  assert.deepEqual(whole.decide({ ...key, "": "user:2" }).quotas.map(({ remaining }) => remaining), [9, 9]);
+});
+
+test("a RateLimiter of one quota charges denials, and one by a dimension takes its key, as Tidegate does", async () => {
+  const forms = [
+    [{ name: "denials", chargeDenied: true, quotas: [slidingWindow(3, "1 s")] }, { name: "denials-w", chargeDenied: true, quotas: [{ slidingWindow: { limit: 3, windowMs: 1_000 } }] }],
+    [{ name: "dimension", quotas: [fixedWindow(3, "1 h", { by: "tenant" })] }, { name: "dimension-w", quotas: [{ fixedWindow: { limit: 3, windowMs: 3_600_000 }, by: "tenant" }] }],
+  ];
+  for (const [made, written] of forms) {
+    const limiters = [new RateLimiter({ policy: made }), tidegate(written)];
+    for (let nth = 0; nth < 12; nth++) {
+      const key = made.name === "dimension" ? { tenant: "one" } : "user:1";
+      const [ours, theirs] = limiters.map((limiter, which) => toldBy(limiter.decide(key, { now: 1_800_000_000_000 + 150 * nth, cost: 1 + (nth % 3) }), [made, written][which].name));
+      assert.deepEqual(ours, theirs, `${made.name} ${nth}`);
+    }
+  }
+  const request = new Request("https://example.com/");
+  const limiter = new RateLimiter({ policy: forms[1][0], onError: () => {} });
+  assert.deepEqual((await limiter.check(request, { keys: { tenant: "two" } })).keys, { tenant: "two" });
+  assert.match((await limiter.check(request, { keys: {} })).error.message, /keys.tenant: missing; write keys: \{ tenant \}/);
+});
+
 test("Tidegate takes the functions on Redis, too", async (context) => {
   const server = await redisServer();
   context.after(() => server.stop());
@@ -170,7 +201,9 @@ test("a wrong argument is an error that says what to write", () => {
     [() => slidingWindow(10, "soon"), "window", /unknown unit "soon"; write one of: ms, s, min, h, d/],
     [() => slidingWindow(10, "10 constructor"), "window", /unknown unit "constructor"/],
     [() => slidingWindow(10), "window", /undefined is not a span; write a number with a unit, as in slidingWindow\(100, "1 min"\)/],
-    [() => slidingWindow(10, "9007199254740991 d"), "window", /too long/],
+    [() => slidingWindow(10, "9007199254740991 d"), "windowMs", /is out of range; write a whole number of milliseconds from 1 to 2251799813685248/],
+    [() => slidingWindow(10, "minuts"), "window", /unknown unit "minuts"; did you mean "minute"\?/],
+    [() => fixedWindow(1, "1 s", { name: "a b" }), "name", /cannot be a name/],
     [() => slidingWindow("10 s", 10), "limit", /"10 s" is not a number; write slidingWindow\(100, "1 min"\)/],
     [() => slidingWindow({ limit: 10, windowMs: 1_000 }), "limit", /not a number; write slidingWindow/],
     [() => fixedWindow(0, "1 s"), "limit", /0 is out of range; write a whole number from 1/],
@@ -186,7 +219,19 @@ test("a wrong argument is an error that says what to write", () => {
     [() => clientAddress("vercel", { ipv6Prefix: 32 }), "ipv6Prefix", /write 48 to 128/],
     [() => new RateLimiter({ policy: { name: "a", quotas: ["10 / 10 s"] } }), "policy.quotas[0]", /"10 \/ 10 s" is not made by a function; write slidingWindow\(10, "10 s"\), or take Tidegate/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [{ fixedWindow: { limit: 1, windowMs: 1 } }] } }), "policy.quotas[0]", /not made by a function/],
-    [() => new RateLimiter({ policy: { name: "a", quotas: [] } }), "policy.quotas", /write 1 to 8 quotas/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [] } }), "policy.quotas", /^policy.quotas: 0 quotas in an array; write one, or several in allOf\(…\)/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s"), slidingLog(1, "1 s")] } }), "policy.quotas", /2 quotas in an array; write .*allOf\(…\) of "@tidegate\/edge\/memory"/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: allOf() } }), "policy.quotas", /write 1 to 8 quotas/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: allOf("10 / 10 s") } }), "policy.quotas[0]", /not made by a function/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: allOf(penalty("1 s", 2, "1 min")) } }), "policy.quotas[0]", /counts the denials of other quotas/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: allOf(fixedWindow(1, "1 s"), block("1 d")) } }), "policy.quotas[1]", /a block is set, and a RateLimiter only decides/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [bindingWindow(1, 60)] } }), "policy.quotas[0]", /a binding counts it, and a RateLimiter only decides; write Tidegate/],
+    [() => new RateLimiter({ policy: { name: "a b", quotas: [fixedWindow(1, "1 s")] } }), "policy.name", /cannot be a name/],
+    [() => new RateLimiter({ policy: { name: "a", quotas: [{ ...fixedWindow(1, "1 s"), name: "a b" }] } }), "policy.quotas[0].name", /cannot be a name/],
+    [() => new RateLimiter({ policy: { name: "a", groupBy: "tenant", quotas: [fixedWindow(1, "1 s")] } }), "policy.groupBy", /no quota counts by "tenant"/],
+    [() => bindingWindow(1, 30), "period", /30 is not a period of a binding; write 10 or 60/],
+    [() => bindingWindow(0, 60), "limit", /0 is out of range; write a whole number from 1/],
+    [() => tidegate({ name: "a", quotas: [bindingWindow(1, 60), "10 / 10 s"], groupBy: "tenant" }), "policy.groupBy", /no quota counts by "tenant"/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [penalty("1 s", 2, "1 min")] } }), "policy.quotas[0]", /counts the denials of other quotas/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [balance()] } }), "policy.quotas[0]", /a balance is granted, and a RateLimiter only decides; write Tidegate/],
     [() => new RateLimiter({ policy: { name: "a", quotas: [fixedWindow(1, "1 s"), concurrency(1, "1 s")] } }), "policy.quotas[1]", /a slot is released, and a RateLimiter only decides/],
@@ -236,7 +281,8 @@ test("each part weighs what the README says", () => {
   const rows = [...readme.matchAll(/^\| `(\w+)\b.*\| ([\d.]+) \|$/gm)].map(([, name, weight]) => [name, Number(weight)]);
   assert.deepEqual(rows.map(([name]) => name).sort(), Object.keys(parts).sort());
   const alone = weightOfParts("memory");
-  for (const [name, weight] of rows) weighs(name, weightOfParts("memory", name) - alone, weight);
+  for (const [name, weight] of rows) weighs(name, weightOfParts("memory", { parts: [name] }) - alone, weight);
+  weighs("allOf", weightOfParts("memory", { ...PARTS.memory, own: ["allOf"] }) - weightOfParts("memory", PARTS.memory), Number(/which adds ([\d.]+) KiB/.exec(readme)[1]));
 });
 
 test("each store weighs what the README says, and its RateLimiter", () => {

@@ -1,6 +1,5 @@
 import { quietly } from "./callback.js";
 import { type Chosen, chosen, isPromised } from "./check_options.js";
-import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { Keys } from "./core/key.js";
 import { invalid, TidegateError } from "./error.js";
@@ -66,9 +65,9 @@ export interface LimiterParts {
 /** What every limiter of one policy does: it decides. Make one and keep it, because its connections live in it. */
 export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOptions> extends FrontEnd {
   /** @internal What a gate asks. */
-  readonly [LAYER]: Layer;
-  protected readonly core: ExactCore;
-  protected readonly log: FailureLog;
+  declare readonly [LAYER]: Layer;
+  declare protected readonly core: ExactCore;
+  declare protected readonly log: FailureLog;
   readonly #options: Answering;
   /** What all verdicts tell. */
   readonly #told: SharedParts;
@@ -119,11 +118,6 @@ export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOp
     return this.core.policy.holdsSlots;
   }
 
-  /** What the store supports, and how exact it is. */
-  get capabilities(): Capabilities {
-    return this.core.capabilities;
-  }
-
   /**
    * Throws if the limiter cannot decide because a variable or a binding is missing. Such a limiter is made without an error, because a
    * build has none of them, and each request then gets a 503, with any fail mode. So call this where they are there: when a server starts,
@@ -169,7 +163,7 @@ export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOp
 
   protected verdictOf(request: Request | undefined, asked: Question, decision: Decision): Verdict {
     const verdict = new Verdict(this.#told, decision, asked.keys, chargeOf(asked));
-    if (this.log.hasNews) this.tell(asked.kind === PEEK ? "peek" : "check", undefined, verdict);
+    if (this.log.hasNews) this.tell(asked.kind === PEEK ? "peek" : "check", undefined, false);
     return this.#judged(request, verdict);
   }
 
@@ -181,7 +175,7 @@ export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOp
     const asked = isPlain ? (plain ?? ask(CHECK, this.core.policy, 0)) : this.read(options ?? {}, CHECK).asked;
     if (isPlain) asked.isTimed = false;
     // Of its own fields: what it inherits is not the caller's.
-    asked.keys = typeof key === "object" ? Object.fromEntries(Object.entries(key)) : key;
+    asked.keys = typeof key === "object" ? { ...key } : key;
     return asked;
   }
 
@@ -197,7 +191,7 @@ export abstract class BaseLimiter<Options extends BaseCheckOptions = BaseCheckOp
     const sent = undecided(error.kind, this.#options.failsOpen, this.#options.failedOpenHeader);
     const outcome = sent.status === 0 ? "failed_open" : "failed_closed";
     const verdict = new Verdict({ ...this.#told, outcome, sent, error }, undefined, asked?.keys, asked && chargeOf(asked));
-    this.tell(kind === PEEK ? "peek" : "check", error, verdict);
+    this.tell(kind === PEEK ? "peek" : "check", error, verdict.failedOpen);
     return this.#judged(request, verdict);
   }
 

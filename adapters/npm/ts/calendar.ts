@@ -2,7 +2,7 @@ import { CALENDAR_WINDOW, checkNumbers, LENGTHS } from "./core/algorithms/calend
 import { ANCHOR, anchorOf, EVERY, type Every, ZONE, ZonedCalendar } from "./core/calendar.js";
 import { hasZone, noAnchor, noZone } from "./core/zone.js";
 import { invalid } from "./error.js";
-import { Fields, shown } from "./fields.js";
+import { choice, Fields, shown } from "./fields.js";
 import { type LoadedQuota, READY } from "./loaded_policy.js";
 
 export type { Every } from "./core/calendar.js";
@@ -46,7 +46,7 @@ export interface CalendarOptions {
 export function calendarWindow(options: CalendarOptions): LoadedQuota<"calendar_window"> {
   const fields = new Fields(options, "", ["limit", "every", "zone", "anchor", "carryOver", "name", "by"]);
   const limit = fields.need("limit", fields.whole("limit"), "a whole number");
-  const every = fields.need("every", fields.choice("every", EVERY), EVERY.join(" or "));
+  const every = fields.need("every", fields.read("every", choice(EVERY)), EVERY.join(" or "));
   const [zone, anchor, carryOver] = [fields.get("zone") ?? ZONE, fields.get("anchor") ?? ANCHOR, fields.whole("carryOver") ?? 0];
   if (typeof zone !== "string" || !hasZone(zone)) throw invalid("zone", noZone(zone));
   if (typeof anchor !== "string" || anchorOf(anchor) === undefined) throw invalid("anchor", noAnchor(shown(anchor)));

@@ -1,3 +1,4 @@
+import { tooLate } from "./late_call.js";
 import { type Question, timed } from "./question.js";
 import type { Queue } from "./queue.js";
 import { type Call, type Store, WAITED } from "./store.js";
@@ -342,12 +343,6 @@ class Timer {
 /** On Node.js a timer is an object, elsewhere a number. */
 export function handle(timer: unknown): { ref?: () => void; unref?: () => void } {
   return Object(timer) as { ref?: () => void; unref?: () => void };
-}
-
-/** The error of a late call, as a kind and a message. */
-export function tooLate(isContended: boolean, store: string, deadlineMs: number, wasSent: boolean): [kind: string, message: string] {
-  const within = `within ${deadlineMs} ms; ${wasSent ? "the request may have been charged" : "nothing was charged"}`;
-  return isContended ? ["contended", `other requests kept this one from being decided ${within}`] : ["timeout", `${store}: no answer ${within}`];
 }
 
 /** The error of a call without a place, as a kind and a message. */

@@ -48,5 +48,5 @@ export interface AddressOptions {
 /** Has a `RateLimiter` count each request by its client's address, as this platform tells it: `sender: clientAddress("vercel")`. */
 export function clientAddress(platform: Platform, options: AddressOptions = {}): Sender {
   const fields = new Fields(options, "", ["ipv6Prefix", "trustTrueClientIp"]);
-  return new ClientAddress(choice("platform", platform, PLATFORMS), fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
+  return new ClientAddress(choice(PLATFORMS)("platform", platform), fields.whole("ipv6Prefix") ?? 64, fields.flag("trustTrueClientIp") ?? false);
 }

@@ -29,15 +29,15 @@ export class TidegateError extends Error {
     return "TidegateError";
   }
 
-  constructor(
-    /** The kind of error. `invalid` means a wrong option, or a wrong value of a request. */
-    readonly kind: ErrorKind,
-    message: string,
-    /** The place of the wrong value, such as `policy.quotas[0].fixedWindow.limit`. */
-    readonly field?: string,
-    options?: { cause?: unknown },
-  ) {
+  /** The kind of error. `invalid` means a wrong option, or a wrong value of a request. */
+  declare readonly kind: ErrorKind;
+  /** The place of the wrong value, such as `policy.quotas[0].fixedWindow.limit`. */
+  declare readonly field?: string | undefined;
+
+  constructor(kind: ErrorKind, message: string, field?: string, options?: { cause?: unknown }) {
     super(message, options);
+    this.kind = kind;
+    this.field = field;
   }
 
   /** Converts what was thrown: an error as a kind and a message, or anything else, which is a bug in this package. */
@@ -45,9 +45,10 @@ export class TidegateError extends Error {
     if (thrown instanceof this) return thrown;
     if (!Array.isArray(thrown)) return new this("corrupt", "the limiter itself failed", undefined, { cause: thrown });
     const [kind, message] = thrown as [ErrorKind, string];
+    let field: string | undefined;
     // The place of a wrong value, in JavaScript's names.
-    const renamed = message.replace(/^[\w.[\]]+: /, (place) => place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()));
-    return new this(kind, renamed, kind === "invalid" ? /^([\w.[\]]+): /.exec(renamed)?.[1] : undefined);
+    const renamed = message.replace(/^[\w.[\]]+(?=: )/, (place) => (field = place.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase())));
+    return new this(kind, renamed, kind === "invalid" ? field : undefined);
   }
 }
 

@@ -26,32 +26,34 @@ export class Fields {
     return value;
   }
 
-  /** The message does not show the value: it may be a secret in another form. */
   text(name: string, right: string): string | undefined {
-    const value = this.get(name);
-    if (value === undefined || typeof value === "string") return value;
-    throw invalid(this.place(name), `not a string; write ${right}`);
-  }
-
-  whole(name: string): number | undefined {
-    const value = this.get(name);
-    return value === undefined ? undefined : whole(this.place(name), value);
-  }
-
-  flag(name: string): boolean | undefined {
-    const value = this.get(name);
-    return value === undefined ? undefined : flag(this.place(name), value);
+    return this.#typed("string", name, right) as string | undefined;
   }
 
   call(name: string, right: string): unknown {
-    const value = this.get(name);
-    if (value === undefined || typeof value === "function") return value;
-    throw invalid(this.place(name), `not a function; write ${right}`);
+    return this.#typed("function", name, right);
   }
 
-  choice<T extends string>(name: string, words: readonly T[]): T | undefined {
+  whole(name: string): number | undefined {
+    return this.read(name, whole);
+  }
+
+  flag(name: string): boolean | undefined {
+    return this.read(name, flag);
+  }
+
+  /** Reads a field, unless it is absent. */
+  read<T>(name: string, reader: (place: string, value: unknown) => T): T | undefined {
     const value = this.get(name);
-    return value === undefined ? undefined : choice(this.place(name), value, words);
+    return value === undefined ? undefined : reader(this.place(name), value);
+  }
+
+  /** The message does not show the value: it may be a secret in another form. */
+  #typed(type: "string" | "function", name: string, right: string): unknown {
+    return this.read(name, (place, value) => {
+      if (typeof value === type) return value;
+      throw invalid(place, `not a ${type}; write ${right}`);
+    });
   }
 }
 
@@ -88,10 +90,12 @@ export function flag(place: string, value: unknown): boolean {
   throw invalid(place, `${shown(value)} is neither; write true or false`);
 }
 
-/** One of these words. */
-export function choice<T extends string>(place: string, value: unknown, words: readonly T[]): T {
-  if (words.includes(value as T)) return value as T;
-  throw invalid(place, typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
+/** Reads one of these words. */
+export function choice<T extends string>(words: readonly T[]): (place: string, value: unknown) => T {
+  return (place, value) => {
+    if (words.includes(value as T)) return value as T;
+    throw invalid(place, typeof value === "string" ? unknown("value", value, words) : `${shown(value)} is not a string; write ${words.join(" or ")}`);
+  };
 }
 
 /** A text that has one form in UTF-8, so that no two keys become one. The message does not repeat it: it may be a secret. */
@@ -107,7 +111,7 @@ function isWellFormed(text: string & { isWellFormed?: () => boolean }): boolean 
 }
 
 /** The message for a name that is not known, with the nearest known name if one is near. */
-function unknown(what: string, name: string, known: readonly string[]): string {
+export function unknown(what: string, name: string, known: readonly string[]): string {
   const near = nearest(name, known);
   const right = near === undefined ? `write one of: ${known.join(", ")}` : `did you mean ${JSON.stringify(near)}?`;
   return `unknown ${what} ${shown(name)}; ${right}`;

@@ -2,6 +2,7 @@ import { type Asked, type Asking, type Borrowing, type NumberedQuestion, waits }
 import { handle } from "./calls.js";
 import { KEY_LEN_MAX } from "./command_cache.js";
 import { withoutCounts } from "./core/decide.js";
+import { keyOf } from "./core/key.js";
 import { type Answer, canBorrow } from "./core/lending/borrower.js";
 import { Borrowers } from "./core/lending/borrowers.js";
 import { canLend, type LoanAnswer, tooMuchGrace } from "./core/lending/lender.js";
@@ -152,7 +153,7 @@ export class StoreBorrowing implements Borrowing {
 
   /** The name of a key in the borrowers of this policy. */
   #nameOf({ key }: Question): string {
-    return this.#store.core.keyOf(key);
+    return keyOf(key, this.#store.core.policy.isOfGate);
   }
 
   /** Notes that a call has ended: without an answer, or it has been read. */

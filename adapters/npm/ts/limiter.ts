@@ -1,13 +1,14 @@
 import { type Chosen, costOf, keysOf, optionsReader, peerOf, positive, uniqueToken } from "./check_options.js";
 import { type Answering, type BaseCheckOptions, BaseLimiter, type CheckKind, type LimiterParts, type ReadCheck } from "./base_limiter.js";
 import { ClientAddress } from "./client_address.js";
+import type { Capabilities } from "./core/capabilities.js";
 import type { Decision } from "./core/decide.js";
 import type { Keys } from "./core/key.js";
 import { type Look, sent } from "./core/response_look.js";
 import { balanceOf } from "./core/valid_question.js";
 import { invalid } from "./error.js";
 import { text, whole } from "./fields.js";
-import { notRequest } from "./front_end.js";
+import { notRequest, told } from "./front_end.js";
 import type { GrantOptions } from "./granting.js";
 import { LAYER } from "./layer.js";
 import type { Identity, Options } from "./options.js";
@@ -16,7 +17,7 @@ import { readNow, readPart, SETTLE_WITHIN_MS, Settlement, type Settling, standin
 import { Verdict } from "./verdict.js";
 
 /** The longest time of a timer, some 25 days. A longer one ends at once. */
-const TIMEOUT_MS_MAX = 2 ** 31 - 1;
+const TIMEOUT_MS_MAX = 2_147_483_647;
 
 /** How to decide on one request. A request with an invalid value is rejected: the verdict's response is a 400. */
 export interface CheckOptions extends BaseCheckOptions {
@@ -72,7 +73,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
     // No store remembers a charge of nothing.
     heldBy: ({ key, keys, charge }) => (charge!.cost === 0 ? [] : [{ store: 0, policy: this.core.policy, keys: (keys ?? key)!, cost: charge!.cost }]),
     look: () => this.#options.look,
-    told: (operation, run) => this.told(operation, run),
+    told: (operation, run) => told(this, operation, run),
   });
 
   protected constructor(options: Ready, parts: () => LimiterParts) {
@@ -81,6 +82,11 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
     super({ ...options, sentBy: (policy, decision) => sent(policy, decision, options.look) }, parts);
     this.#options = options;
     this.#address = address;
+  }
+
+  /** What the store supports, and how exact it is. */
+  get capabilities(): Capabilities {
+    return this.core.capabilities;
   }
 
   /** Decides like `check`, but charges nothing. */
@@ -114,7 +120,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
   async refund(verdict: Verdict, part: { cost?: number | undefined; now?: number | undefined } = {}): Promise<void> {
     const { key, keys, outcome, charge, decidedAtMs = 0 } = verdict;
     if (charge || outcome !== "allowed") return this.#settlement.refund(verdict, part);
-    await this.told("refund", () => {
+    await told(this, "refund", () => {
       const { cost = 1, now = Date.now() } = readPart(part);
       return this.#asks(REFUND, now, { keys: keys ?? key, cost, extra: decidedAtMs });
     });
@@ -122,7 +128,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
 
   /** Resets the counts of a key, or of the key of each dimension. Those of a request are `Verdict.key` or `Verdict.keys`. */
   async reset(keys: string | Keys): Promise<void> {
-    await this.told("reset", () => this.#asks(RESET, 0, { keys }));
+    await told(this, "reset", () => this.#asks(RESET, 0, { keys }));
   }
 
   /**
@@ -135,7 +141,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
    * The policy has a `block` or a `penalty`, whose `capMs` is the longest block.
    */
   async block(keys: string | Keys, ms: number, options: { now?: number | undefined } = {}): Promise<void> {
-    await this.told("block", () => {
+    await told(this, "block", () => {
       const { now = Date.now() } = readNow(options);
       return this.#asks(BLOCK, now, { keys, extra: whole("ms", ms) });
     });
@@ -151,7 +157,7 @@ export abstract class Limiter extends BaseLimiter<CheckOptions> implements Settl
    * Throws a `TidegateError`: `invalid` if the balance would pass its `max`, and `token_reused` if the token is of other units.
    */
   grant(keys: string | Keys, units: number, options: GrantOptions): Promise<Verdict> {
-    return this.told("grant", async () => {
+    return told(this, "grant", async () => {
       const { policy } = this.core;
       const asked = balanceOf(policy).parts.ask({ ...ask(GRANT, policy, Date.now()), keys }, units, options);
       return new Verdict(standing(asked, await this[LAYER].ask(asked), this.#options.look));

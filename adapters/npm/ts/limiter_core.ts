@@ -7,34 +7,30 @@ import { type Question, REFUND } from "./question.js";
 
 /** A limiter's policy, its keys, and what its decisions mean, if its store supports everything. */
 export class ExactCore {
-  readonly policy: Policy;
-  readonly capabilities: Capabilities;
+  declare readonly policy: Policy;
+  /** Only gates and `Tidegate` ask for them: a `RateLimiter` leaves them out. */
+  declare readonly capabilities: Capabilities;
   /** The names of the policy's dimensions, in the order of a question's keys. */
-  readonly dimensions: readonly string[];
+  declare readonly dimensions: readonly string[];
   /** The last decision. A store leaves it here. */
   decision: Decision = [];
 
-  constructor(policy: Policy, capabilities: Capabilities) {
+  constructor(policy: Policy, capabilities?: Capabilities) {
     this.policy = policy;
-    this.capabilities = capabilities;
+    this.capabilities = capabilities!;
     this.dimensions = this.policy.dimensions.map(({ name }) => name);
   }
+}
 
-  /** The key of a text of a question. */
-  keyOf(text: string): string {
-    return keyOf(text, this.policy.isOfGate);
-  }
-
-  /** The id of a question's charge, which its slots have. */
-  chargeId({ token }: Question): string {
-    return token !== undefined && this.policy.holdsSlots ? digest(token).slice(0, 16) : NO_CHARGE;
-  }
+/** The id of a question's charge, which its slots have. */
+export function chargeIdOf({ policy, token }: Question): string {
+  return token !== undefined && policy.holdsSlots ? digest(token).slice(0, 16) : NO_CHARGE;
 }
 
 /** The same for a store elsewhere, and where it keeps states. It can all but refund what is lent. */
 export class StoreCore extends ExactCore {
   /** Throws what is wrong with the options. */
-  constructor(options: ReadyPolicy, capabilities: Capabilities, makeRule: MakeRule) {
+  constructor(options: ReadyPolicy, capabilities: Capabilities | undefined, makeRule: MakeRule) {
     super(new Policy(options, makeRule), capabilities);
   }
 
@@ -47,7 +43,7 @@ export class StoreCore extends ExactCore {
   /** Where the states of a question's keys are. */
   storage({ key, others, policy }: Question): Names {
     const { dimensions, group, placeByKey, balance } = policy;
-    const keys = [...others, key].map((text) => this.keyOf(text));
+    const keys = [...others, key].map((text) => keyOf(text, policy.isOfGate));
     if (balance) return balance.storage(policy, keys);
     const [first] = dimensions as [Dimension];
     if (placeByKey) {

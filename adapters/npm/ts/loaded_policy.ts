@@ -10,8 +10,11 @@ declare const KIND: unique symbol;
 /** The kinds of quotas that only decide, so that a `RateLimiter` can count by them. */
 export type DecidingKind = "fixed_window" | "sliding_window" | "sliding_log" | "token_bucket" | "leaky_bucket" | "penalty" | "calendar_window";
 
-/** The kinds of quotas that functions make. What `Tidegate` does beside deciding, others need: it releases, blocks and grants. */
-export type QuotaKind = DecidingKind | "concurrency" | "block" | "balance";
+/**
+ * The kinds of quotas that functions make. What `Tidegate` does beside deciding, others need: it releases, blocks and grants. A binding counts its
+ * window itself.
+ */
+export type QuotaKind = DecidingKind | "concurrency" | "block" | "balance" | "binding_window";
 
 /**
  * A quota that a function has made, such as `slidingWindow(10, "10 s")`, `calendarWindow` of `@tidegate/edge/calendar`, or `balance` of
@@ -62,17 +65,15 @@ export function readyOf(value: unknown): ReadyQuota | undefined {
   return (Object(value) as Partial<LoadedQuota>)[READY] as ReadyQuota | undefined;
 }
 
-/** The name and the dimension of a quota. */
+/** The name and the dimension of a quota. Those of a rules file are checked where its policies are made: it has lists of names, too. */
 export function namesIn(fields: Fields): { name: string | undefined; by: string | undefined } {
-  const [name, by] = [fields.text("name", NAME), fields.text("by", NAME)];
-  // A rules file has lists of names, too, which are joined before they are here.
-  if (by !== undefined) checkedName(fields.place("by"), by);
-  return { name, by };
+  const named = (field: string) => fields.read(field, () => checkedName(fields.place(field), fields.text(field, NAME)!));
+  return { name: named("name"), by: named("by") };
 }
 
 /** Reads a quota that a function has made. */
 export function loadedQuota(value: unknown, path: string): ReadyQuota {
   const ready = readyOf(value);
-  if (!ready) throw invalid(path, `${shown(value)} is not made by a function; write ${EXAMPLE}, or take Tidegate in place of RateLimiter, which reads texts and objects, too`);
+  if (!ready) throw invalid(path, `${shown(value)} is not made by a function; write ${EXAMPLE}, or take Tidegate, which reads texts and objects`);
   return { ...ready, ...namesIn(new Fields(value, path, ["name", "by"])) };
 }

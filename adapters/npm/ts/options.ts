@@ -1,5 +1,5 @@
 import { type ErrorKind, invalid, TidegateError } from "./error.js";
-import { Fields } from "./fields.js";
+import { choice, Fields } from "./fields.js";
 import { type Identity, type Platform, PLATFORMS } from "./platform.js";
 import { type Policy, policy } from "./policy.js";
 import type { Verdict } from "./verdict.js";
@@ -89,7 +89,7 @@ const MODES = `"open" to let requests through while the store is down, or "close
 
 /** Checks the options about a store that does not answer, and fills in the default. */
 export function failures(fields: Fields, deadlineMs: number) {
-  const failMode = fields.need("failMode", fields.choice("failMode", ["open", "closed"]), MODES);
+  const failMode = fields.need("failMode", fields.read("failMode", choice(["open", "closed"])), MODES);
   return { failsOpen: failMode === "open", deadlineMs: deadline(fields.whole("deadlineMs") ?? deadlineMs) };
 }
 
@@ -99,14 +99,14 @@ export function common(fields: Fields, deadlineMs: number, platform?: Platform) 
     ...failures(fields, deadlineMs),
     ...policy(fields.need("policy", fields.get("policy"), "{ name, quotas }")),
     ...denyCache(fields.get("denyCache")),
-    platform: fields.need("platform", fields.choice("platform", PLATFORMS) ?? platform, PLATFORMS.join(" or ")),
+    platform: fields.need("platform", fields.read("platform", choice(PLATFORMS)) ?? platform, PLATFORMS.join(" or ")),
     identify: fields.call("identify", "(request) => ({ subject, apiKey })") as Options["identify"],
-    rejectsUnidentified: fields.choice("onIdentifyError", ["address", "reject"]) === "reject",
+    rejectsUnidentified: fields.read("onIdentifyError", choice(["address", "reject"])) === "reject",
     onError: fields.call("onError", "(event) => console.error(event)") as Options["onError"],
     onVerdict: fields.call("onVerdict", "(verdict) => console.log(verdict)") as Options["onVerdict"],
     ipv6Prefix: fields.whole("ipv6Prefix") ?? 64,
     trustTrueClientIp: fields.flag("trustTrueClientIp") ?? false,
-    look: { asProblem: fields.choice("body", ["json", "problem"]) === "problem", draft6: fields.flag("draft6Fields") ?? false, retryAfterMs: fields.flag("retryAfterMs") ?? false },
+    look: { asProblem: fields.read("body", choice(["json", "problem"])) === "problem", draft6: fields.flag("draft6Fields") ?? false, retryAfterMs: fields.flag("retryAfterMs") ?? false },
     failedOpenHeader: fields.flag("failedOpenHeader") ?? true,
   };
 }

@@ -6,12 +6,12 @@ import type { MakeRule } from "./core/policy.js";
 import { plainSent } from "./core/response.js";
 import { invalid, TidegateError } from "./error.js";
 import { type Fields, shown, text, whole } from "./fields.js";
-import { type DecidingKind, EXAMPLE, loadedQuota, type LoadedPolicy, readPolicy } from "./loaded_policy.js";
+import { type DecidingKind, EXAMPLE, loadedQuota, type LoadedPolicy, type QuotaKind, readPolicy } from "./loaded_policy.js";
 import { failures, type Options } from "./options.js";
 import { ask } from "./question.js";
 
 /** The options of every `RateLimiter`. */
-export interface PartsOptions<Kind extends DecidingKind = DecidingKind> {
+export interface PartsOptions<Kind extends QuotaKind = DecidingKind> {
   /** A policy whose quotas functions make: `{ name: "api", quotas: [slidingWindow(100, "1 min")] }`. */
   policy: LoadedPolicy<Kind>;
   /** Whose requests count together: `clientAddress("vercel")`. Without it, each check has a `key`. */
@@ -23,7 +23,7 @@ export interface PartsOptions<Kind extends DecidingKind = DecidingKind> {
 }
 
 /** The options of a `RateLimiter` that calls its store. */
-export interface CalledPartsOptions<Kind extends DecidingKind = DecidingKind> extends PartsOptions<Kind> {
+export interface CalledPartsOptions<Kind extends QuotaKind = DecidingKind> extends PartsOptions<Kind> {
   /** As of `Tidegate`. */
   failMode: Options["failMode"];
   /** As of `Tidegate`. */
@@ -33,8 +33,8 @@ export interface CalledPartsOptions<Kind extends DecidingKind = DecidingKind> ex
 /** The names of the options of every `RateLimiter`. */
 export const PARTS = ["policy", "sender", "onError", "onVerdict"];
 
-/** Those of one that calls its store. */
-export const CALLED_PARTS = [...PARTS, "failMode", "deadlineMs"];
+/** Those of one that calls its store. Without `...`, so that bundlers leave it out where it is not used. */
+export const CALLED_PARTS = ["policy", "sender", "onError", "onVerdict", "failMode", "deadlineMs"];
 
 const [POLICY, SENDER] = ['{ name: "api", quotas: [slidingWindow(100, "1 min")] }', 'clientAddress("vercel")'];
 
@@ -68,9 +68,9 @@ export function calledPartsOf(fields: Fields, deadlineMs: number): Parts & CallO
 
 /** Makes the algorithm of a quota that brings it. */
 export const loadedRule: MakeRule = (ready, place) => {
-  const part = ready.part!;
-  if (part.changes) throw invalid(place.slice(0, -1), `${part.changes}, and a RateLimiter only decides; write Tidegate in place of it`);
-  return part.rule(ready, place);
+  const { part } = ready;
+  if (part && !part.changes) return part.rule(ready, place);
+  throw invalid(place.slice(0, -1), `${part?.changes ?? "a binding counts it"}, and a RateLimiter only decides; write Tidegate in place of it`);
 };
 
 /** A limiter that decides, and does nothing else. It loads the algorithms of its policy, and how it finds the sender of a request. */
@@ -89,6 +89,6 @@ export abstract class PartsLimiter extends BaseLimiter {
 
   protected senderOf(request: Request, peer: string | null | undefined): string {
     if (this.#sender) return this.#sender.keyOf(request, peer, {}, this.warnOf);
-    throw new TidegateError("misconfigured", `key: missing, and nothing finds the sender; write check(request, { key }), or the option sender: ${SENDER}`, "key");
+    throw new TidegateError("misconfigured", `key: missing; write check(request, { key }), or the option sender: ${SENDER}`, "key");
   }
 }

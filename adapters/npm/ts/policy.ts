@@ -60,7 +60,8 @@ export interface Policy extends Omit<LoadedPolicy, "quotas"> {
  */
 const PARTS = Symbol.for("@tidegate/edge/parts");
 
-const [WINDOW, BUCKET] = [["limit", "windowMs"], ["capacity", "perMs", "refill"]] as const;
+const WINDOW = ["limit", "windowMs"] as const;
+const BUCKET = ["capacity", "perMs", "refill"] as const;
 const RETURNS_COST = "returnsCost";
 /** The numbers of each algorithm: the amount, the span and one more, as `ReadyQuota` has them. */
 const NUMBERS = {
@@ -73,7 +74,7 @@ const NUMBERS = {
   penalty: ["capMs", "baseMs", "factor"],
   block: ["capMs"],
 } as const;
-const ALGORITHMS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
+const ALGORITHMS = /* @__PURE__ */ Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
 /** The sliding log and the concurrency limit, whose states are longer, the more requests they count. */
 const GROWING = [2, 5];
 /** The largest limit of such an algorithm whose states are short. A text up to it is counted by a log. */

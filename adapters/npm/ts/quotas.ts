@@ -83,15 +83,11 @@ function made<Kind extends QuotaKind>(
   options: QuotaOptions = {},
   changes?: string,
 ): LoadedQuota<Kind> {
-  // It is no part of a policy's text.
-  const part: Part & { toJSON(): undefined } = {
-    rule: ({ amount, span, refill }, place) => rule(place, amount, span, refill),
-    toJSON: () => undefined,
-    ...(changes && { changes }),
-  };
-  const ready: ReadyQuota = { algorithm, place: "", amount, span, refill, name: undefined, by: undefined, part };
   const names = namesIn(new Fields(options, "", ["name", "by"]));
-  rule("", amount, span, refill);
+  const numbers = rule("", amount, span, refill);
+  // It is no part of a policy's text.
+  const part: Part & { toJSON(): undefined } = { rule: () => numbers, toJSON: () => undefined, ...(changes && { changes }) };
+  const ready: ReadyQuota = { algorithm, place: "", amount, span, refill, name: undefined, by: undefined, part };
   return { [READY]: ready, ...names };
 }
 

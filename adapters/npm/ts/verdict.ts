@@ -83,18 +83,18 @@ export class Verdict {
   #sent: Sent | undefined;
 
   /** Whether the request may go on. */
-  readonly allowed: boolean;
-  readonly outcome: Outcome;
+  declare readonly allowed: boolean;
+  declare readonly outcome: Outcome;
   /** The name of the gate's rule that limits the request. Undefined if none does, or if the request was refused before any counted it. */
-  readonly rule: string | undefined;
+  declare readonly rule: string | undefined;
   /** The key that the request counted against. Undefined for a gate, and if it counted by `keys`, or failed before its key was known. */
-  readonly key: string | undefined;
+  declare readonly key: string | undefined;
   /** The keys that the request counted against, if its policy has several dimensions or its check had `keys`. Undefined for a gate. */
-  readonly keys: Keys | undefined;
+  declare readonly keys: Keys | undefined;
   /** The charge to settle or release, if the check had an estimate or a token, or a limit is a concurrency limit. */
-  readonly charge: Charge | undefined;
+  declare readonly charge: Charge | undefined;
   /** Why the request was not decided on. */
-  readonly error: TidegateError | undefined;
+  declare readonly error: TidegateError | undefined;
 
   /** A limiter's verdicts share what they tell, but for the decision, its keys and its charge: each decision makes few objects. */
   constructor(told: SharedParts, decision = told.decision, keys = told.keys, charge = told.charge) {

@@ -1,14 +1,15 @@
 // An application in TypeScript, for any runtime. Without an error in the next line, `@ts-expect-error` is one itself.
 
-import { type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, RateLimiter as OnUpstash, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
+import { capabilities, type CheckOptions, type ErrorEvent, type LimitOptions, type Options, type Policy, type Quota, RateLimiter as OnUpstash, Tidegate, TidegateError, type UpstashOptions, type Verdict } from "@tidegate/edge";
 import { type CalendarOptions, calendarWindow } from "@tidegate/edge/calendar";
+import { bindingWindow } from "@tidegate/edge/cloudflare-ratelimit";
 import { balance, type BalanceOptions, type GrantOptions } from "@tidegate/edge/credits";
 import { type DenoKv, type DenoKvOptions, Tidegate as OnDenoKv } from "@tidegate/edge/deno-kv";
 import { Gate, type GateCheckOptions, jsonLines } from "@tidegate/edge/gate";
 import { calendarWindows } from "@tidegate/edge/gate/calendar";
 import { balances, type Credit, type Grantee } from "@tidegate/edge/gate/credits";
 import { type GuardOptions, limit as hono } from "@tidegate/edge/hono";
-import { RateLimiter, Tidegate as InMemory } from "@tidegate/edge/memory";
+import { allOf, type MemoryPolicy, RateLimiter, Tidegate as InMemory } from "@tidegate/edge/memory";
 import { type AddressOptions, block, clientAddress, concurrency, fixedWindow, type LoadedPolicy, type LoadedQuota, penalty, type QuotaOptions, type Sender, slidingWindow, tokenBucket } from "@tidegate/edge/parts";
 import { limit as netlify } from "@tidegate/edge/netlify";
 import { type BlobsOptions, Tidegate as OnBlobs } from "@tidegate/edge/netlify-blobs";
@@ -52,10 +53,24 @@ const sender: Sender = clientAddress("vercel", address);
 const named: QuotaOptions = { name: "burst", by: "tenant" };
 const bucket: LoadedQuota = tokenBucket(20, 10, "1 s", named);
 const ofParts: LoadedPolicy = { name: "parts", quotas: [slidingWindow(10, "10 s"), bucket], chargeDenied: true };
-export const lean = new RateLimiter({ policy: ofParts, sender, maxKeys: 1_000, onVerdict: ({ allowed }) => allowed });
+export const lean = new RateLimiter({ policy: { ...ofParts, quotas: allOf(...ofParts.quotas) }, sender, maxKeys: 1_000, onVerdict: ({ allowed }) => allowed });
+// A policy of one quota may be declared apart, too.
+const ofOne = { name: "one", quotas: [slidingWindow(10, "10 s")] };
+const ofAll: MemoryPolicy = { name: "all", quotas: allOf(slidingWindow(10, "10 s"), bucket, penalty("1 s", 2, "1 min")) };
+export const eitherForm = [ofOne, ofAll].map((policy) => new RateLimiter({ policy }));
+export const wholeOfAll = [new InMemory({ ...common, policy: ofAll }), OnUpstash.fromEnv({ policy: ofAll, failMode: "open" })];
+// @ts-expect-error: several quotas are told by allOf.
+export const severalInArray = () => new RateLimiter({ policy: { name: "parts", quotas: [slidingWindow(10, "10 s"), bucket] } });
+// @ts-expect-error: also there, one only decides.
+export const slotsOfAll = () => allOf(slidingWindow(10, "10 s"), concurrency(10, "30 s"));
+// @ts-expect-error: no binding counts in memory.
+export const windowOfBinding = () => new RateLimiter({ policy: { name: "parts", quotas: [bindingWindow(10, 60)] } });
 export const decided: boolean = lean.decide({ "": "user:1", tenant: "one" }, { cost: 2 }).allowed;
 export const mixed = new InMemory({ ...common, policy: { name: "mixed", quotas: ["10 / s", fixedWindow(10, "1 min"), penalty("1 s", 2, "1 min")] } });
-export const onUpstash = OnUpstash.fromEnv({ policy: ofParts, sender, failMode: "open", deadlineMs: 100 }).capabilities.round_trips;
+export const onUpstash = OnUpstash.fromEnv({ policy: ofParts, sender, failMode: "open", deadlineMs: 100 });
+export const roundTrips: number = capabilities.round_trips;
+// @ts-expect-error: what a RateLimiter does, its type says.
+export const ofLean = () => onUpstash.capabilities;
 export const leanOnRedis = new LeanOnRedis({ policy: ofParts, failMode: "closed", client: { sendCommand: async (args) => args }, clock: "caller" });
 export const held = new InMemory({ ...common, policy: { name: "held", quotas: [concurrency(10, "30 s", { returnsCost: true }), block("1 d"), fixedWindow(10, "1 min")] } });
 // @ts-expect-error: a RateLimiter releases nothing.

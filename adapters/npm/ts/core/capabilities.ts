@@ -89,23 +89,23 @@ export function lends(store: Capabilities, { slice, lifetimeMs, grace }: Lease):
 /** Throws if a store cannot count by a policy. */
 export function supportsPolicy(can: Capabilities, policy: Policy): void {
   const { quotas, balance, holdsSlots } = policy;
-  if (quotas.length > can.max_quotas) throw tooMany(can, quotas.length);
+  if (quotas.length > can.max_quotas) throw tooMany(can.max_quotas, quotas.length);
   balance?.needs(can);
   const other = quotas.find(({ rule }) => rule !== balance && !can.algorithms.includes(blocks(rule) ? "penalty" : rule.name));
   if (other) throw unsupported("policy: ", `${other.rule.name} (only ${can.algorithms.join(", ")})${instead(can, other.rule)}`);
-  supportsDenials(can, policy);
+  chargesDenials(can.charge_denied, policy);
   if (holdsSlots && !can.idempotency) throw unsupported("policy: ", "a concurrency limit, whose slots have tokens");
   supportsDimensions(can, policy);
 }
 
 /** The error of a store that cannot count by so many quotas. */
-export function tooMany(can: Capabilities, count: number): unknown {
-  return unsupported("policy: ", `a policy of ${count} quotas (${can.max_quotas} at most)`);
+export function tooMany(most: number, count: number): unknown {
+  return unsupported("policy: ", `a policy of ${count} quotas (${most} at most)`);
 }
 
-/** Throws if a store cannot charge denied requests, and a policy does. */
-export function supportsDenials(can: Capabilities, { chargeDenied }: Policy): void {
-  if (chargeDenied && !can.charge_denied) throw unsupported("policy: ", "chargeDenied");
+/** Throws if a policy charges denied requests, unless its store can. */
+export function chargesDenials(able: boolean, { chargeDenied }: Pick<Policy, "chargeDenied">): void {
+  if (chargeDenied && !able) throw unsupported("policy: ", "chargeDenied");
 }
 
 /** Throws if a store cannot count a policy's dimensions together. */
@@ -125,14 +125,14 @@ export function supports(can: Capabilities, policy: Policy, question: Question):
   if (kind === REFUND) need(can.refund, "refund");
   if (kind === RESET) need(can.reset, "reset");
   if (kind === BLOCK) need(can.block, "block; block keys in one that does, such as Redis or Durable Objects, or refuse them before the check");
-  if (!isChange) supportsCost(can, cost);
+  if (!isChange) costs(can.costs, cost);
   if (!isChange && token !== undefined) need(can.idempotency, "an idempotency token");
   checkFor(policy, question);
 }
 
-/** Throws if a store cannot charge this cost. */
-export function supportsCost(can: Capabilities, cost: number): void {
-  if (cost !== 1) need(can.costs, "a cost other than 1");
+/** Throws if a request costs other than 1, unless its store can charge that. */
+export function costs(able: boolean, cost: number): void {
+  if (cost !== 1) need(able, "a cost other than 1");
 }
 
 /** What to write for a log, which a text such as `"10 / 10 s"` means, in a store of counters. */

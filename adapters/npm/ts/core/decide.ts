@@ -48,8 +48,8 @@ export function copied(quotas: readonly Quota[], states: readonly State[]): Stat
 
 /** Decides on a request, and charges it if every quota admits it. */
 export function decide(policy: Policy, states: State[], now: number, cost: number, id = NO_CHARGE): Decision {
-  if (policy.sole) return decideAlone(policy.sole, states[0]!, now, cost);
-  const { quotas, chargeDenied } = policy;
+  const { quotas, chargeDenied, sole } = policy;
+  if (sole) return decideAlone(sole, states[0]!, now, cost, chargeDenied);
   moveBack(policy, states, now);
   returnExpired(policy, states, now);
   let answer = ask(policy, states, now, cost);
@@ -68,17 +68,17 @@ export function decide(policy: Policy, states: State[], now: number, cost: numbe
 }
 
 /** The same for the only quota of a policy, if it admits by a count. */
-export function decideAlone(rule: Rule, state: State, now: number, cost: number): Decision {
+export function decideAlone(rule: Rule, state: State, now: number, cost: number, chargeDenied: boolean): Decision {
   rule.moveBack(state, now);
-  const wait = rule.ask(state, now, cost);
-  if (wait !== ADMITTED) return told(wait === NEVER ? NEVER_ADMISSIBLE : DENIED, wait === NEVER ? UNKNOWN : wait, 0, rule, state, now);
-  const delay = rule.delay(state, now);
-  rule.charge(state, now, cost, NO_CHARGE);
-  return told(ALLOWED, UNKNOWN, delay, rule, state, now);
-}
-
-function told(status: number, wait: number, delay: number, rule: Rule, state: State, now: number): Decision {
-  return [status, 0, wait, delay, now, FROM_STORE, 0, 0, rule.most(state, now), rule.remaining(state, now), rule.resetAfter(state, now)];
+  let wait = rule.ask(state, now, cost);
+  const status = wait === ADMITTED ? ALLOWED : wait === NEVER ? NEVER_ADMISSIBLE : DENIED;
+  const delay = status === ALLOWED ? rule.delay(state, now) : 0;
+  if (status === ALLOWED || (status === DENIED && chargeDenied)) {
+    rule.charge(state, now, cost, NO_CHARGE);
+    // The wait includes what was just charged.
+    if (status === DENIED) wait = rule.ask(state, now, cost);
+  }
+  return [status, 0, status === DENIED ? wait : UNKNOWN, delay, now, FROM_STORE, 0, 0, rule.most(state, now), rule.remaining(state, now), rule.resetAfter(state, now)];
 }
 
 /** Decides like `decide`, but changes nothing. */

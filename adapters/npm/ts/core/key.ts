@@ -6,18 +6,18 @@ const LEN_MAX = 128;
 /** The longest readable start of a key that ends with a mark and a hash. */
 const START_LEN_MAX = LEN_MAX - 65;
 
+/** What ends the start. It stays in no key. */
+const MARK = "~";
+
 /** The key of all senders whose address nobody knows. */
 export const MISSING_IP = "ip:unknown";
 
-/** What the characters of ASCII are in a key: undefined if they do not stay. A slash stays between two that join. */
+/** What the characters of ASCII are in a key: less if they do not stay. A slash stays between two that join. */
 const STAYS = 0;
 const JOINS = 1;
 const SLASH = 2;
 // A table, because each decision looks at its key.
-const KINDS = Array.from({ length: 128 }, (_, code) => {
-  const character = String.fromCharCode(code);
-  return character === "/" ? SLASH : /[A-Za-z\d:]/.test(character) ? JOINS : /[_.@=+-]/.test(character) ? STAYS : undefined;
-});
+const KINDS = Array.from({ length: 128 }, (_, code) => [/[_.@=+-]/, /[A-Za-z\d:]/, /\//].findIndex((kind) => kind.test(String.fromCharCode(code))));
 
 /** The key of each dimension, by the name in the quotas' `by`. A quota without `by` has the name `""`. */
 export type Keys = Readonly<Record<string, string>>;
@@ -27,10 +27,19 @@ const SENDERS = /^(?:sub|key|ip):/;
 
 const encoder = new TextEncoder();
 
-/** The key of a text. What begins like a sender's key is one already, if it can be one, and so is every text of a gate. */
+/** The key of a text. */
 export function keyOf(text: string, isOfGate: boolean): string {
-  if (stays(text)) return text;
-  return (isOfGate || SENDERS.test(text)) && isKey(text) ? text : encoded(encoder.encode(text));
+  return isOwnKey(text, isOfGate) ? text : encoded(encoder.encode(text));
+}
+
+/** The same by the host's digest, for who waits anyway. No gate has made the text. */
+export function keyLater(text: string): string | Promise<string> {
+  return isOwnKey(text, false) ? text : encodedLater(encoder.encode(text));
+}
+
+/** Whether a text is its own key. What begins like a sender's key is one already, if it can be one, and so is every text of a gate. */
+function isOwnKey(text: string, isOfGate: boolean): boolean {
+  return stays(text) || ((isOfGate || SENDERS.test(text)) && isKey(text));
 }
 
 /** The key of a text, whatever it begins with. */
@@ -71,12 +80,12 @@ function stays(text: string): boolean {
 
 /** Whether a character of this kind stays between these. */
 function keeps(kind: number | undefined, before: number | undefined, after: number | undefined): boolean {
-  return kind === SLASH ? KINDS[before!] === JOINS && KINDS[after!] === JOINS : kind !== undefined;
+  return kind === SLASH ? KINDS[before!] === JOINS && KINDS[after!] === JOINS : kind! >= STAYS;
 }
 
 /** Whether a text is what became of another one. */
 export function isKey(text: string): boolean {
-  const mark = text.indexOf("~");
+  const mark = text.indexOf(MARK);
   if (mark < 0) return isEncoded(text);
   const start = text.slice(0, mark);
   // The character after the start decides whether a slash at its end was encoded.
@@ -86,18 +95,30 @@ export function isKey(text: string): boolean {
 function isEncoded(text: string): boolean {
   if (!/^(?:[\0-$&-\x7f]|%[\dA-F]{2})*$/.test(text)) return false;
   const bytes = text.replace(/%(..)/g, (_, digits: string) => String.fromCharCode(parseInt(digits, 16)));
-  return encoded(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0))) === text;
+  return readable(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0))) === text;
 }
 
-/** Encodes the bytes that cannot stay, and ends with a hash if that is too long. */
 function encoded(bytes: Uint8Array): string {
+  const text = readable(bytes);
+  return text.endsWith(MARK) ? text + sha256(bytes) : text;
+}
+
+async function encodedLater(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const text = readable(bytes);
+  if (!text.endsWith(MARK)) return text;
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return text + Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Encodes the bytes that cannot stay, and ends with a mark if that is too long: a hash has to follow. */
+function readable(bytes: Uint8Array): string {
   let [text, start] = ["", ""];
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]!;
     const isKept = keeps(KINDS[byte], bytes[at - 1], bytes[at + 1]);
     text += isKept ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
     if (text.length <= START_LEN_MAX) start = text;
-    if (text.length > LEN_MAX) return `${start}~${sha256(bytes)}`;
+    if (text.length > LEN_MAX) return start + MARK;
   }
   return text;
 }

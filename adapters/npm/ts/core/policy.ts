@@ -4,7 +4,7 @@ import { shown } from "../fields.js";
 import type { Lot, Rule, State } from "./algorithms/algorithm.js";
 
 /** The most quotas of a policy. */
-const QUOTAS_MAX = 8;
+export const QUOTAS_MAX = 8;
 
 /** A quota, as the options give it. */
 export interface ReadyQuota {
@@ -151,7 +151,7 @@ export class Policy {
   readonly holdsSlots: boolean;
   /** Whether a quota can block its key by hand. */
   readonly hasBlocks: boolean;
-  /** The only quota, if it admits by a count and charges what it admits. */
+  /** The only quota, if it admits by a count. */
   readonly sole: Rule | undefined;
   /** The longest lifetime of a slot, and how long a state can matter, in milliseconds. */
   readonly longestSlot: number;
@@ -186,7 +186,7 @@ export class Policy {
     this.longestSlot = Math.max(...rules.map((rule) => (rule.code === "cc" ? rule.unit : 0)));
     this.holdsSlots = this.longestSlot > 0;
     this.hasBlocks = rules.some(blocks);
-    this.sole = rules.length === 1 && !chargeDenied && !rules[0]!.isHeld && !this.hasBlocks ? rules[0] : undefined;
+    this.sole = rules.length === 1 && !rules[0]!.isHeld && !this.hasBlocks ? rules[0] : undefined;
     this.retention = Math.max(...rules.map((rule) => rule.retention));
     this.uncounted = rules.flatMap(({ limit }) => [limit, UNKNOWN, UNKNOWN]);
     this.calendar = this.quotas.find(({ part }) => part?.at)?.part;
@@ -198,46 +198,45 @@ export class Policy {
   }
 }
 
-/** A policy of one window, for a store that counts by no more. Throws what is wrong with the options, and for several quotas. */
-export function solePolicy(parts: ReadyPolicy, makeRule: MakeRule, several: (count: number) => unknown): Policy {
+/**
+ * A policy of one quota that counts, in less code. It has no field of those that say what a policy does beside counting. Its quota's
+ * names were checked when they were read. Throws what is wrong with the rest, and `other` for another number of quotas.
+ */
+export function solePolicy(parts: ReadyPolicy, makeRule: MakeRule, other: (count: number) => unknown): Policy {
   const { name, quotas, chargeDenied, groupBy } = parts;
-  const [first] = quotas.map((ready, nth) => quota(ready, `policy.quotas[${nth}].`, false, makeRule));
+  const [rule] = quotas.map((ready, nth) => makeRule(ready, `policy.quotas[${nth}].`));
   checkedName("policy.name", name);
-  if (!first || quotas.length > QUOTAS_MAX) throw wrongCount(quotas.length);
-  const { by, rule } = first;
-  const only = { ...first, name: first.name ?? name };
+  const isCount = rule && quotas.length <= QUOTAS_MAX;
+  if (isCount && groupBy !== undefined && quotas.every(({ by = "" }) => by !== groupBy)) throw noGroup(groupBy);
+  if (!rule || quotas.length > 1) throw other(quotas.length);
+  const { name: own = name, by = "", part } = quotas[0]!;
+  const only = { name: own, by, rule, part };
+  rule.fitsBeside?.([only], 0);
   const dimension = { name: by, id: `${by ? `${name}@${by}` : name}:${rule.shape}`, first: 0, end: 1 };
-  if (groupBy !== undefined && !quotas.some(({ by = "" }) => by === groupBy)) throw noGroup(groupBy);
-  if (quotas.length > 1) throw several(quotas.length);
-  return {
+  const sole: Partial<Policy> = {
     parts,
-    text: JSON.stringify(parts),
     name,
     quotas: [only],
-    names: [only.name],
+    names: [own],
     dimensions: [dimension],
     rows: [dimension],
-    group: groupBy === undefined ? undefined : dimension,
-    placeByKey: false,
     chargeDenied,
     holdsSlots: false,
-    hasBlocks: false,
     sole: rule,
-    longestSlot: 0,
     retention: rule.retention,
     uncounted: [rule.limit, UNKNOWN, UNKNOWN],
-    calendar: undefined,
-    balance: undefined,
-    isOfGate: false,
+    calendar: part?.at && part,
     id: dimension.id,
   };
+  return sole as Policy;
 }
 
 function noGroup(groupBy: string): unknown {
   return invalid("policy.groupBy", `no quota counts by ${shown(groupBy)}; write the dimension of one`);
 }
 
-function wrongCount(count: number): unknown {
+/** The error of a policy with no quota, or with too many. */
+export function wrongCount(count: number): unknown {
   return invalid("policy.quotas", `${count} is out of range; write 1 to ${QUOTAS_MAX} quotas`);
 }
 

@@ -1,4 +1,4 @@
-import { ALLOWED, AT, BINDING, DENIED, EACH, FROM_FALLBACK, ORIGIN, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
+import { ALLOWED, AT, BINDING, DENIED, EACH, QUOTAS, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import { later } from "./arithmetic.js";
 import type { Decision } from "./decide.js";
 import { blocks, current, type Policy } from "./policy.js";
@@ -45,32 +45,27 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, error: string]>
 
 /** The fields of a response. */
 export function fields(policy: Policy, decision: Decision): Record<string, string> {
-  const { quotas } = policy;
   const headers: Record<string, string> = {};
-  const retry = retryAfter(decision);
-  const place = shown(policy, decision);
-  if (place >= 0) {
-    const [limit, remaining, reset] = statusAt(decision, place);
-    headers["x-ratelimit-limit"] = String(limit);
-    if (remaining !== UNKNOWN) headers["x-ratelimit-remaining"] = String(remaining);
-    if (reset !== UNKNOWN) headers["x-ratelimit-reset"] = String(Math.ceil(later(decision[AT]!, reset) / 1_000));
-  }
+  const [retry, place] = [retryAfter(decision), shown(policy, decision)];
   let [policies, limits] = ["", ""];
-  for (let nth = 0; nth < quotas.length; nth++) {
-    const { name, rule } = quotas[nth]!;
-    if (blocks(rule)) continue;
+  policy.quotas.forEach(({ name, rule }, nth) => {
+    if (blocks(rule)) return;
     const [limit, remaining, reset] = statusAt(decision, nth);
-    policies += `${policies && ", "}"${name}";q=${Math.min(limit, INTEGER_MAX)}${rule.code === "cc" ? ';qu="concurrent-requests"' : rule.window > 0 ? `;w=${seconds(rule.window)}` : ""}`;
-    if (remaining === UNKNOWN) continue;
+    if (nth === place) {
+      headers["x-ratelimit-limit"] = String(limit);
+      if (remaining !== UNKNOWN) headers["x-ratelimit-remaining"] = String(remaining);
+      if (reset !== UNKNOWN) headers["x-ratelimit-reset"] = String(Math.ceil(later(decision[AT]!, reset) / 1_000));
+    }
+    policies += `${policies && ", "}"${name}";q=${Math.min(limit, INTEGER_MAX)}${rule.counted ? `;qu="${rule.counted}"` : rule.window > 0 ? `;w=${seconds(rule.window)}` : ""}`;
+    if (remaining === UNKNOWN) return;
     const wait = reset === UNKNOWN ? undefined : seconds(reset);
     // Of a denial, only the quota that denies tells when to come back.
     const told = wait !== undefined && retry !== undefined && wait > retry ? (nth === decision[BINDING] ? retry : undefined) : wait;
     limits += `${limits && ", "}"${name}";r=${Math.min(remaining, INTEGER_MAX)}${told === undefined ? "" : `;t=${told}`}`;
-  }
+  });
   if (policies) headers["ratelimit-policy"] = policies;
   if (limits) headers["ratelimit"] = limits;
   if (retry !== undefined) headers["retry-after"] = String(retry);
-  if (isOfFallback(decision)) headers["x-tidegate-origin"] = "fallback";
   return headers;
 }
 
@@ -110,9 +105,4 @@ export function error(policy: Policy, decision: Decision) {
     quota: policy.quotas[decision[BINDING]!]?.name,
     retry_after_ms: wait === UNKNOWN ? undefined : wait,
   };
-}
-
-/** Whether the store has not decided. */
-export function isOfFallback(decision: Decision): boolean {
-  return decision[ORIGIN] === FROM_FALLBACK;
 }

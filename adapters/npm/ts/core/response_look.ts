@@ -1,7 +1,7 @@
-import { ALLOWED, AT, BINDING, DENIED, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
+import { ALLOWED, AT, BINDING, DENIED, FROM_FALLBACK, ORIGIN, STATUS, UNKNOWN, WAIT } from "../decision_numbers.js";
 import type { Decision } from "./decide.js";
 import { blocks, current, type Policy } from "./policy.js";
-import { error, fields, INTEGER_MAX, isOfFallback, retryAfter, seconds, type Sent, shown, statusAt } from "./response.js";
+import { error, fields, INTEGER_MAX, retryAfter, seconds, type Sent, shown, statusAt } from "./response.js";
 
 // Responses as an application wants them: see `response.ts` for those that all have.
 
@@ -21,6 +21,7 @@ export interface Look {
 export function sent(any: Policy, decision: Decision, { asProblem, draft6, retryAfterMs, paymentRequired }: Look): Sent {
   const policy = current(any, decision[AT]!);
   const headers = fields(policy, decision);
+  if (isOfFallback(decision)) headers["x-tidegate-origin"] = "fallback";
   const [place, retry] = [draft6 ? shown(policy, decision) : -1, retryAfter(decision)];
   if (place >= 0) {
     const [limit, remaining, reset] = statusAt(decision, place);
@@ -33,6 +34,11 @@ export function sent(any: Policy, decision: Decision, { asProblem, draft6, retry
   headers["content-type"] = `application/${asProblem ? "problem+" : ""}json`;
   const status = paymentRequired && lacksCredits(policy, decision) ? 402 : 429;
   return { status, headers, body: JSON.stringify(asProblem ? problem(policy, decision, status) : error(policy, decision)) };
+}
+
+/** Whether the store has not decided. */
+function isOfFallback(decision: Decision): boolean {
+  return decision[ORIGIN] === FROM_FALLBACK;
 }
 
 /** Whether a grant would admit the request. Without the store, nobody knows. */

@@ -4,9 +4,9 @@
 function fractions(count: number, root: (prime: number) => number): Int32Array {
   const words = new Int32Array(count);
   for (let [found, number] = [0, 2]; found < count; number++) {
-    let isPrime = true;
-    for (let divisor = 2; divisor * divisor <= number; divisor++) isPrime &&= number % divisor !== 0;
-    if (isPrime) words[found++] = (root(number) % 1) * 2 ** 32;
+    let divisor = 2;
+    while (number % divisor > 0) divisor += 1;
+    if (divisor === number) words[found++] = (root(number) % 1) * 2 ** 32;
   }
   return words;
 }
@@ -22,19 +22,16 @@ export function sha256(bytes: Uint8Array): string {
   padded.set(bytes);
   padded[bytes.length] = 0x80;
   const view = new DataView(padded.buffer);
-  view.setUint32(padded.length - 8, bytes.length / 2 ** 29);
-  view.setUint32(padded.length - 4, bytes.length * 8);
+  view.setBigUint64(padded.length - 8, 8n * BigInt(bytes.length));
   const words = new Int32Array(64);
   for (let at = 0; at < padded.length; at += 64) {
     let [a, b, c, d, e, f, g, h] = sums as unknown as [number, number, number, number, number, number, number, number];
     for (let nth = 0; nth < 64; nth++) {
-      if (nth < 16) {
-        words[nth] = view.getInt32(at + 4 * nth);
-      } else {
-        const [old, recent] = [words[nth - 15]!, words[nth - 2]!];
-        const [first, second] = [turn(old, 7) ^ turn(old, 18) ^ (old >>> 3), turn(recent, 17) ^ turn(recent, 19) ^ (recent >>> 10)];
-        words[nth] = words[nth - 16]! + first + words[nth - 7]! + second;
-      }
+      const [old, recent] = [words[nth - 15]!, words[nth - 2]!];
+      words[nth] =
+        nth < 16
+          ? view.getInt32(at + 4 * nth)
+          : words[nth - 16]! + (turn(old, 7) ^ turn(old, 18) ^ (old >>> 3)) + words[nth - 7]! + (turn(recent, 17) ^ turn(recent, 19) ^ (recent >>> 10));
       const one = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + rounds[nth]! + words[nth]!;
       const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
       [a, b, c, d, e, f, g, h] = [(one + two) | 0, a, b, c, (d + one) | 0, e, f, g];

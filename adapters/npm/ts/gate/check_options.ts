@@ -66,7 +66,7 @@ const read = optionsReader({
   now: whole,
   target: ifKnown(targetsOf),
   method: ifKnown(text),
-  framework: ifKnown((name, value) => choice(name, value, FRAMEWORK_NAMES)),
+  framework: ifKnown(choice(FRAMEWORK_NAMES)),
   ignoreCase: ifKnown(flag),
   subject: ifKnown(text),
   apiKey: ifKnown(text),

@@ -3,8 +3,8 @@ import { AddressSource } from "../core/address.js";
 import { hasMissingIp, type Keys } from "../core/key.js";
 import { undecided } from "../core/response.js";
 import { invalid, TidegateError } from "../error.js";
-import { Fields, shown } from "../fields.js";
-import { FrontEnd, notRequest } from "../front_end.js";
+import { choice, Fields, shown } from "../fields.js";
+import { FrontEnd, notRequest, told } from "../front_end.js";
 import type { ErrorEvent } from "../options.js";
 import { type Platform, PLATFORMS } from "../platform.js";
 import { SETTLE_WITHIN_MS, Settlement, type Settling } from "../settlement.js";
@@ -115,7 +115,7 @@ export abstract class BaseGate extends FrontEnd implements Settling {
     layerAt: (store) => this.#decider.composed[store]!.layer,
     heldBy: (verdict) => Verdict.held(verdict)!,
     look: () => this.#decider.rules.responses,
-    told: (operation, run) => this.told(operation, run),
+    told: (operation, run) => told(this, operation, run),
   });
   #name: string;
   #decider!: Decider;
@@ -124,7 +124,7 @@ export abstract class BaseGate extends FrontEnd implements Settling {
   protected constructor(readToml: ((text: string) => Node) | undefined, rules: string | object, options: GateOptions) {
     const fields = new Fields(options, "", OPTIONS);
     super();
-    const platform = fields.need("platform", fields.choice("platform", PLATFORMS), PLATFORMS.join(" or "));
+    const platform = fields.need("platform", fields.read("platform", choice(PLATFORMS)), PLATFORMS.join(" or "));
     const stores = fields.need("stores", fields.get("stores"), STORES);
     if (typeof stores !== "object" || Object.keys(stores as object).length === 0) throw invalid("stores", `none; write ${STORES}`);
     this.#stores = Object.entries(stores as Record<string, Store>).map(([name, make]) => {
@@ -253,7 +253,7 @@ export abstract class BaseGate extends FrontEnd implements Settling {
       told = { outcome: "failed_closed", error, sent: undecided(error.kind, false, false) };
     }
     const verdict = new Verdict(told);
-    this.tell("check", told.error === UNREADABLE ? undefined : told.error, verdict);
+    this.tell("check", told.error === UNREADABLE ? undefined : told.error, verdict.failedOpen, told.rule === undefined ? undefined : { rule: told.rule });
     return verdict;
   }
 
@@ -267,7 +267,7 @@ export abstract class BaseGate extends FrontEnd implements Settling {
    * store or dimension, with the nearest one, and for a limit without a balance; and those of a limiter's `grant`.
    */
   grant(credit: Credit): Promise<Verdict> {
-    return this.told("grant", async () => {
+    return told(this, "grant", async () => {
       if (!this.#credits) throw invalid("credits", NEEDS_CREDITS);
       return this.#credits.grant(this.#decider, credit);
     });

@@ -80,13 +80,17 @@ export abstract class Rule<S extends State = State> {
   abstract readonly name: string;
   /** Its short name, in keys and stored states. */
   abstract readonly code: string;
+  // What a constructor sets is declared, so that there is no other code for it.
+  declare readonly amount: number;
+  declare readonly unit: number;
+  declare readonly last: number;
 
   /** `amount` is its limit, a bucket's capacity or a penalty's cap, `unit` its span, and `last` one more number: see `numbers`. */
-  constructor(
-    readonly amount: number,
-    readonly unit: number,
-    readonly last: number,
-  ) {}
+  constructor(amount: number, unit: number, last: number) {
+    this.amount = amount;
+    this.unit = unit;
+    this.last = last;
+  }
 
   /** The largest cost that can be admitted. */
   get limit(): number {
@@ -118,6 +122,9 @@ export abstract class Rule<S extends State = State> {
     return now - (now % this.unit);
   }
 
+  /** What the field `RateLimit-Policy` says that it counts, unless it is units of its window. */
+  declare readonly counted?: string;
+
   /** How many unused units of a window the next one has in addition. */
   readonly carryOver: number = 0;
 
@@ -131,7 +138,6 @@ export abstract class Rule<S extends State = State> {
   readonly isHeld: boolean = false;
 
   abstract unused(): S;
-  abstract copy(state: S): S;
   /** How long until this cost is admitted, or one of the numbers above. */
   abstract ask(state: S, now: number, cost: number): number;
   /** Charges a cost that was admitted, or a denial. */
@@ -146,6 +152,11 @@ export abstract class Rule<S extends State = State> {
   abstract resetAfter(state: S, now: number): number;
   /** Whether this policy can have written the state by `latest`. */
   abstract fits(state: S, latest: number): boolean;
+
+  /** Which part of the limit is left. -1 for what must not be forgotten: a slot, a balance or a block. */
+  left(state: S, now: number): number {
+    return this.remaining(state, now) / this.limit;
+  }
 
   /** Reads a state of some numbers, which are at a place of these. */
   load(_state: S, _from: ArrayLike<number>, _place: number): void {}
@@ -162,6 +173,11 @@ export abstract class Rule<S extends State = State> {
 
   /** Throws if the rule at this place of a policy cannot be beside the others. */
   fitsBeside?(quotas: readonly Beside[], place: number): void;
+
+  /** Those with parts of their own copy these, too. */
+  copy(state: S): S {
+    return { ...state };
+  }
 
   /** How long to delay a request that is admitted. */
   delay(_state: S, _now: number): number {

@@ -68,7 +68,7 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
     return { debt: 0, lots: [] };
   }
 
-  copy({ debt, lots }: BalanceState): BalanceState {
+  override copy({ debt, lots }: BalanceState): BalanceState {
     return { debt, lots: lots.map((lot) => ({ ...lot })) };
   }
 
@@ -119,6 +119,11 @@ export class Balance extends Rule<BalanceState> implements OfPolicy {
   /** How long the state has an effect. */
   resetAfter({ debt, lots }: BalanceState, now: number): number {
     return since(debt > 0 ? MAX_INSTANT : (lots.at(-1)?.expires ?? 0), now);
+  }
+
+  /** A key that holds a balance is not forgotten. */
+  override left(state: BalanceState, now: number): number {
+    return this.resetAfter(state, now) > 0 ? -1 : 1;
   }
 
   fits({ debt, lots }: BalanceState): boolean {

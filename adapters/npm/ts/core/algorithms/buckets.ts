@@ -16,10 +16,6 @@ export class TokenBucket extends Rule<BucketState> {
     return { level: 0, at: 0 };
   }
 
-  copy({ level, at }: BucketState): BucketState {
-    return { level, at };
-  }
-
   override load(state: BucketState, from: ArrayLike<number>, place: number): void {
     state.level = from[place]!;
     state.at = from[place + 1]!;

@@ -77,10 +77,6 @@ export class CalendarWindow extends Rule<CalendarState> {
     return { end: 0, used: 0, carried: 0 };
   }
 
-  copy({ end, used, carried }: CalendarState): CalendarState {
-    return { end, used, carried };
-  }
-
   override load(state: CalendarState, from: ArrayLike<number>, place: number): void {
     state.end = from[place]!;
     state.used = from[place + 1]!;

@@ -35,10 +35,6 @@ export class Penalty extends Rule<PenaltyState> {
     return { strikes: 0, until: 0, length: 0 };
   }
 
-  copy({ strikes, until, length }: PenaltyState): PenaltyState {
-    return { strikes, until, length };
-  }
-
   override load(state: PenaltyState, from: ArrayLike<number>, place: number): void {
     state.strikes = from[place]!;
     state.until = from[place + 1]!;
@@ -73,6 +69,12 @@ export class Penalty extends Rule<PenaltyState> {
   resetAfter(state: PenaltyState, now: number): number {
     const { until } = this.#current(state, now);
     return since(later(until, state.strikes * this.amount), now);
+  }
+
+  override left(state: PenaltyState, now: number): number {
+    if (this.ask(state, now) > 0) return -1;
+    // It has violated its limits before.
+    return this.resetAfter(state, now) > 0 ? 0 : 1;
   }
 
   fits({ strikes, until, length }: PenaltyState, latest: number): boolean {

@@ -6,7 +6,7 @@ import { ADMITTED, type Beside, BUSY, isUnits, type LogState, NEVER, Rule, type 
 // The algorithms that remember each request.
 
 /** The most units of a log. */
-const MAX_LOG = 2 ** 32 - 1;
+const MAX_LOG = 4_294_967_295;
 
 /** The later one of this instant and that of the newest entry: a clock may step back. */
 function instantOf(entries: readonly { at: number }[], now: number): number {
@@ -21,7 +21,7 @@ export class SlidingLog extends Rule<LogState> {
     return { entries: [] };
   }
 
-  copy({ entries }: LogState): LogState {
+  override copy({ entries }: LogState): LogState {
     return { entries: entries.map(({ at, units }) => ({ at, units })) };
   }
 
@@ -119,12 +119,13 @@ export class Concurrency extends Rule<SlotsState> {
   readonly name = "concurrency";
   readonly code = "cc";
   override readonly isHeld = true;
+  override readonly counted = "concurrent-requests";
 
   unused(): SlotsState {
     return { slots: [] };
   }
 
-  copy({ slots }: SlotsState): SlotsState {
+  override copy({ slots }: SlotsState): SlotsState {
     return { slots: slots.map((slot) => ({ ...slot })) };
   }
 
@@ -155,6 +156,11 @@ export class Concurrency extends Rule<SlotsState> {
 
   resetAfter({ slots }: SlotsState, now: number): number {
     return slots.length === 0 ? 0 : since(later(slots.at(-1)!.at, this.unit), now);
+  }
+
+  /** A key that holds a slot is not forgotten. */
+  override left(state: SlotsState, now: number): number {
+    return this.resetAfter(state, now) > 0 ? -1 : 1;
   }
 
   fits({ slots }: SlotsState, latest: number): boolean {

@@ -15,10 +15,6 @@ export class FixedWindow extends Rule<WindowState> {
     return { start: 0, used: 0 };
   }
 
-  copy({ start, used }: WindowState): WindowState {
-    return { start, used };
-  }
-
   override load(state: WindowState, from: ArrayLike<number>, place: number): void {
     state.start = from[place]!;
     state.used = from[place + 1]!;
@@ -87,10 +83,6 @@ export class SlidingWindow extends Rule<SlidingState> {
 
   unused(): SlidingState {
     return { start: 0, previous: 0, current: 0 };
-  }
-
-  copy({ start, previous, current }: SlidingState): SlidingState {
-    return { start, previous, current };
   }
 
   override load(state: SlidingState, from: ArrayLike<number>, place: number): void {

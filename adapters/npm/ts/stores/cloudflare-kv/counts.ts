@@ -1,6 +1,7 @@
 import { quietly } from "../../callback.js";
 import { MAX_INSTANT } from "../../core/arithmetic.js";
 import { type Capabilities, EXACT } from "../../core/capabilities.js";
+import { keyOf } from "../../core/key.js";
 import type { Policy } from "../../core/policy.js";
 import { AT } from "../../decision_numbers.js";
 import type { StoreCore } from "../../limiter_core.js";
@@ -117,7 +118,7 @@ export class Counts implements Store {
 
   #asked({ policy: asked, key: text, kind, now, cost }: Question): KeyCheck {
     const policy = asked.text === this.#core.policy.text ? this.#policy : shared(asked);
-    const key = this.#core.keyOf(text);
+    const key = keyOf(text, this.#core.policy.isOfGate);
     return { policy, key, name: `tg1:${policy.id}:${key}`, now, cost, peeks: kind === PEEK };
   }
 

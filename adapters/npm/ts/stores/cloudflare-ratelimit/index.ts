@@ -1,27 +1,26 @@
 import { calledStore } from "../../called_store.js";
-import { ApartCalls } from "../../apart_calls.js";
-import type { Runner } from "../../calls.js";
 import type { Rule } from "../../core/algorithms/algorithm.js";
-import { checkWindow, FIXED_WINDOW } from "../../core/algorithms/make_algorithm.js";
-import { NATIVE, supportsCost, supportsDenials, tooMany } from "../../core/capabilities.js";
-import { withoutCounts } from "../../core/decide.js";
-import { type ReadyQuota, solePolicy } from "../../core/policy.js";
-import { ALLOWED, DENIED, FROM_STORE, UNKNOWN } from "../../decision_numbers.js";
+import { checkedAmount, checkWindow, FIXED_WINDOW } from "../../core/algorithms/make_algorithm.js";
+import { MAX_UNITS } from "../../core/arithmetic.js";
+import { type Capabilities, chargesDenials, costs, NATIVE, tooMany } from "../../core/capabilities.js";
+import { keyLater } from "../../core/key.js";
+import { QUOTAS_MAX, type ReadyQuota, solePolicy, wrongCount } from "../../core/policy.js";
 import { invalid } from "../../error.js";
-import { Fields } from "../../fields.js";
+import { Fields, shown, whole } from "../../fields.js";
 import { Core, ExactCore, type StoreCore } from "../../limiter_core.js";
+import { type LoadedQuota, namesIn, READY } from "../../loaded_policy.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
 import { CALLED_PARTS, calledPartsOf, type CalledPartsOptions, PartsLimiter } from "../../parts_limiter.js";
 import type { Question } from "../../question.js";
+import type { QuotaOptions } from "../../quotas.js";
 import { RemoteLimiter } from "../../remote_limiter.js";
-import { type Call, said, type Store } from "../../store.js";
+import { type Binding, BindingCalls } from "./calls.js";
 
 export * from "../../store_exports.js";
+export type { Binding } from "./calls.js";
 
-/** A binding of Cloudflare's Rate Limiting API. */
-export interface Binding {
-  limit(options: { key: string }): Promise<{ success: boolean }>;
-}
+/** What the binding supports, and how exact it is: `Tidegate.capabilities`, for who uses a `RateLimiter`. */
+export const capabilities: Capabilities = NATIVE;
 
 /** The option of a limiter on the binding. */
 interface BindingOptions {
@@ -36,7 +35,7 @@ export interface RateLimitOptions extends Omit<Options, "platform">, BindingOpti
 }
 
 /** The options of a `RateLimiter` on the Rate Limiting binding. */
-export interface RateLimiterOptions extends CalledPartsOptions<"fixed_window">, BindingOptions {}
+export interface RateLimiterOptions extends CalledPartsOptions<"binding_window" | "fixed_window">, BindingOptions {}
 
 /** How long a decision may take, unless the options say it. */
 const DEADLINE_MS = 250;
@@ -63,15 +62,28 @@ export class Tidegate extends RemoteLimiter {
       core.verify(question);
       return core.storage(question).rows[0]!;
     };
-    super(ready, () => new Core(ready, NATIVE, ruleOf), (core) => counted(ready, core, nameIn(core)));
+    super(ready, () => new Core(ready, NATIVE, anyWindow), (core) => new BindingCalls(core, ready.binding!, ready.deadlineMs, nameIn(core)));
   }
 }
 
 /**
- * The same limiter in less code, for an application that bundles it: its quota is `fixedWindow` of `@tidegate/edge/parts`. It decides, and does
- * nothing else. Both count together, if their policies are the same.
+ * The window of a binding: its limit, and its period in seconds, as in `wrangler.jsonc`. It loads no algorithm, because the binding counts. It
+ * is a quota of a `RateLimiter` on the binding, and of every `Tidegate`.
+ */
+export function bindingWindow(limit: number, period: 10 | 60, options: QuotaOptions = {}): LoadedQuota<"binding_window"> {
+  const span = period * 1_000;
+  if (!PERIODS_MS.includes(span)) throw invalid("period", `${shown(period)} is not a period of a binding; write 10 or 60`);
+  checkedAmount("", "limit", whole("limit", limit), MAX_UNITS);
+  const names = namesIn(new Fields(options, "", ["name", "by"]));
+  const ready: ReadyQuota = { algorithm: FIXED_WINDOW, place: "", amount: limit, span, refill: 0, name: undefined, by: undefined };
+  return { [READY]: ready, ...names };
+}
+
+/**
+ * The same limiter in less code, for an application that bundles it: its quota is `bindingWindow`, or `fixedWindow` of `@tidegate/edge/parts`,
+ * which loads an algorithm that nothing uses here. It decides, and does nothing else. Both count together, if their policies are the same.
  *
- *     const policy = { name: "api", quotas: [fixedWindow(100, "60 s")] };
+ *     const policy = { name: "api", quotas: [bindingWindow(100, 60)] };
  *     const limiter = new RateLimiter({ binding: env.LIMITER, failMode: "open", policy });
  */
 export class RateLimiter extends PartsLimiter {
@@ -79,15 +91,19 @@ export class RateLimiter extends PartsLimiter {
     const fields = new Fields(options, "", [...CALLED_PARTS, "binding"]);
     const ready = { ...calledPartsOf(fields, DEADLINE_MS), ...bound(fields) };
     super(ready, () => {
-      const core = new ExactCore(solePolicy(ready, ruleOf, (count) => tooMany(NATIVE, count)), NATIVE);
-      supportsDenials(NATIVE, core.policy);
+      const core = new ExactCore(solePolicy(ready, window, (count) => (count > 0 && count <= QUOTAS_MAX ? tooMany(1, count) : wrongCount(count))));
+      chargesDenials(false, ready);
       const nameOf = ({ policy, cost, key }: Question) => {
-        supportsCost(NATIVE, cost);
-        return `tg1:${policy.id}:${core.keyOf(key)}`;
+        costs(false, cost);
+        return named(`tg1:${policy.id}:`, keyLater(key));
       };
-      return calledStore(ready, core, counted(ready, core, nameOf));
+      return calledStore(ready, core, new BindingCalls(core, ready.binding!, ready.deadlineMs, nameOf));
     });
   }
+}
+
+async function named(start: string, key: string | Promise<string>): Promise<string> {
+  return start + (await key);
 }
 
 /** Checks the binding. */
@@ -100,52 +116,18 @@ function bound(fields: Fields) {
   return { binding, broken: binding === undefined ? missing("binding", `in wrangler.jsonc, write ${right}`) : undefined };
 }
 
-/** The window of a policy, without an algorithm: the binding counts. It has numbers of its own, of which the policy has a copy. */
-function ruleOf(ready: ReadyQuota, path: string): Rule {
-  if (ready.algorithm !== FIXED_WINDOW) throw ["unsupported", `${path.slice(0, -1)}: ${RIGHT}`];
-  const { amount, span: unit } = ready;
-  checkWindow(path + ready.place, amount, unit);
+/** The window of any policy. */
+function anyWindow(ready: ReadyQuota, path: string): Rule {
+  if (ready.algorithm === FIXED_WINDOW) checkWindow(path + ready.place, ready.amount, ready.span);
+  return window(ready, path);
+}
+
+/** A window whose numbers are checked, without an algorithm: the binding counts. It has numbers of its own, of which the policy has a copy. */
+function window({ algorithm, place, amount, span: unit }: ReadyQuota, path: string): Rule {
+  if (algorithm !== FIXED_WINDOW) throw ["unsupported", `${path.slice(0, -1)}: ${RIGHT}`];
   if (!PERIODS_MS.includes(unit)) {
-    throw invalid(`${path}${ready.place}windowMs`, `the Rate Limiting binding cannot count ${unit} ms; write 10000 or 60000, or count in Durable Objects`);
+    throw invalid(`${path}${place}windowMs`, `the Rate Limiting binding cannot count ${unit} ms; write 10000 or 60000, or count in Durable Objects`);
   }
   const numbers: Partial<Rule> = { name: "fixed_window", code: "fw", shape: `fw${unit}`, amount, unit, last: 0, limit: amount, window: unit, retention: unit };
   return numbers as Rule;
-}
-
-/** Runs calls of the binding. `nameOf` is what it counts a question by. */
-function counted({ binding, deadlineMs }: { binding: Binding | undefined; deadlineMs: number }, core: ExactCore, nameOf: (question: Question) => string): Runner {
-  return new ApartCalls(new Counter(core, binding!, nameOf), deadlineMs);
-}
-
-/** Asks the binding. */
-class Counter implements Store {
-  readonly name = "Rate Limiting binding";
-  readonly #core: ExactCore;
-  readonly #binding: Binding;
-  readonly #nameOf: (question: Question) => string;
-
-  constructor(core: ExactCore, binding: Binding, nameOf: (question: Question) => string) {
-    this.#core = core;
-    this.#binding = binding;
-    this.#nameOf = nameOf;
-  }
-
-  send({ question }: Call): Promise<boolean> {
-    return this.#count(this.#nameOf(question));
-  }
-
-  answered({ question: { policy, now } }: Call, isAdmitted: unknown): undefined {
-    this.#core.decision = withoutCounts(policy, isAdmitted ? ALLOWED : DENIED, 0, UNKNOWN, now, FROM_STORE);
-  }
-
-  threw(_call: Call, thrown: unknown): never {
-    const why = said(thrown);
-    // A client can cause the first two, with enough requests or an odd key.
-    const kind = /429|too many/i.test(why) ? "contended" : /invalid|bad rate limit|must be|TypeError|RangeError/i.test(why) ? "refused" : "unavailable";
-    throw [kind, `${this.name}: call failed: ${why}; the request may have been counted`];
-  }
-
-  async #count(key: string): Promise<boolean> {
-    return (await this.#binding.limit({ key })).success;
-  }
 }

@@ -2,7 +2,7 @@ import { waitUntil } from "cloudflare:workers";
 import { CachingLimiter } from "../../caching_limiter.js";
 import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
-import { Fields } from "../../fields.js";
+import { choice, Fields } from "../../fields.js";
 import { type Leases, lending } from "../../leases.js";
 import { PlaceCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options, type Platform } from "../../options.js";
@@ -78,11 +78,11 @@ export class Tidegate extends CachingLimiter {
       apart: true,
       broken: namespace === undefined ? missing("namespace", `bind one: in wrangler.jsonc, write ${right}`) : undefined,
       ...lending(fields, all.deadlineMs, waitUntil),
-      isTimeless: fields.choice("clock", ["caller", "object"]) !== "caller",
+      isTimeless: fields.read("clock", choice(["caller", "object"])) !== "caller",
       shards: fields.whole("shards") ?? 0,
       minTtlMs: fields.whole("minTtlMs") ?? 0,
     };
-    const jurisdiction = fields.choice("jurisdiction", JURISDICTIONS);
+    const jurisdiction = fields.read("jurisdiction", choice(JURISDICTIONS));
     const objects = namespace && jurisdiction ? within(namespace, jurisdiction) : namespace;
     const locationHint = fields.text("locationHint", `a location such as "weur"`);
     const hint = locationHint === undefined ? undefined : { locationHint };

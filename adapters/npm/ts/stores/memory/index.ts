@@ -1,9 +1,9 @@
 import type { BaseCheckOptions } from "../../base_limiter.js";
-import { local } from "../../core/capabilities.js";
+import { type Capabilities, local } from "../../core/capabilities.js";
 import type { Keys } from "../../core/key.js";
-import { Policy } from "../../core/policy.js";
+import { type Policy, type ReadyPolicy, solePolicy } from "../../core/policy.js";
 import { invalid } from "../../error.js";
-import { Fields } from "../../fields.js";
+import { choice, Fields } from "../../fields.js";
 import { LAYER, PolicyLayer } from "../../layer.js";
 import { ExactCore } from "../../limiter_core.js";
 import { LocalLimiter } from "../../local_limiter.js";
@@ -14,8 +14,14 @@ import type { Question } from "../../question.js";
 import type { Verdict } from "../../verdict.js";
 import { Checks, MAX_KEYS } from "./checks.js";
 import { BOUNDS, Memory, WHEN_FULL } from "./memory.js";
+import { decidingOf, type MemoryPolicy } from "./several.js";
 
 export * from "../../store_exports.js";
+
+/** What the memory supports, and how exact it is: `Tidegate.capabilities`, for who uses a `RateLimiter`. */
+export const capabilities: Capabilities = /* @__PURE__ */ local();
+
+export { type AllOf, allOf, type MemoryPolicy } from "./several.js";
 
 /** The options of a limiter in memory. */
 export interface MemoryOptions extends Options {
@@ -40,7 +46,7 @@ export interface MemoryOptions extends Options {
 export class Tidegate extends LocalLimiter {
   constructor(options: MemoryOptions) {
     const fields = new Fields(options, "", [...COMMON, "maxKeys", "whenFull"]);
-    const bounds = { maxKeys: maxKeysIn(fields), whenFull: fields.choice("whenFull", WHEN_FULL) ?? BOUNDS.whenFull };
+    const bounds = { maxKeys: maxKeysIn(fields), whenFull: fields.read("whenFull", choice(WHEN_FULL)) ?? BOUNDS.whenFull };
     const ready = common(fields, 1_000);
     const log = new FailureLog(ready.onError);
     super(ready, (core) => ({ layer: new PolicyLayer(core, new Memory(core, bounds, (message) => log.warn(message))), log }));
@@ -48,15 +54,17 @@ export class Tidegate extends LocalLimiter {
 }
 
 /** The options of a `RateLimiter` in memory. */
-export interface RateLimiterOptions extends PartsOptions {
+export interface RateLimiterOptions extends Omit<PartsOptions, "policy"> {
+  /** A policy of one quota that a function makes, or of several: `{ name: "api", quotas: [slidingWindow(100, "1 min")] }`. */
+  policy: MemoryPolicy;
   /** The most keys that have a count of their own, of each dimension of the policy. A further one evicts another. Default: 1,000,000. */
   maxKeys?: number | undefined;
 }
 
 /**
- * The same limiter in little more than half of the code, for an application that bundles it: its quotas are functions of
- * `@tidegate/edge/parts`, and a bundler leaves out all others. It decides, and does nothing else: what settles, refunds, blocks and peeks is
- * `Tidegate`. Both count together, if their policies are the same.
+ * The same limiter in half of the code, for an application that bundles it: its quota is a function of `@tidegate/edge/parts`, and a bundler
+ * leaves out all others, and what decides by several, unless they are `allOf` them. It decides, and does nothing else: what settles, refunds,
+ * blocks and peeks is `Tidegate`. Both count together, if their policies are the same.
  *
  *     const limiter = new RateLimiter({ policy: { name: "api", quotas: [slidingWindow(100, "1 min")] } });
  *     const { allowed } = limiter.decide("user:42");
@@ -68,9 +76,10 @@ export class RateLimiter extends PartsLimiter {
     const fields = new Fields(options, "", [...PARTS, "maxKeys"]);
     const ready = partsOf(fields);
     const log = new FailureLog(ready.onError);
+    const deciding = decidingOf(fields) ?? { policy: oneQuota, Checks };
     super(ready, () => {
-      const core = new ExactCore(new Policy(ready, loadedRule), local());
-      return { core, layer: new PolicyLayer(core, new Checks(core, maxKeysIn(fields), (message) => log.warn(message))), log };
+      const core = new ExactCore(deciding.policy(ready));
+      return { core, layer: new PolicyLayer(core, new deciding.Checks(core, maxKeysIn(fields), (message) => log.warn(message))), log };
     });
   }
 
@@ -82,6 +91,11 @@ export class RateLimiter extends PartsLimiter {
   override limit(key: string | Keys, options?: Omit<BaseCheckOptions, "key" | "keys" | "peer">): Promise<Verdict> {
     return Promise.resolve(this.decide(key, options));
   }
+}
+
+/** The policy of an array. */
+function oneQuota(parts: ReadyPolicy): Policy {
+  return solePolicy(parts, loadedRule, (count) => invalid("policy.quotas", `${count} quotas in an array; write one, or several in allOf(…) of "@tidegate/edge/memory"`));
 }
 
 function maxKeysIn(fields: Fields): number {

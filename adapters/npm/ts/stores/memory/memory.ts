@@ -2,12 +2,13 @@ import { blocks, type Policy } from "../../core/policy.js";
 import type { State } from "../../core/algorithms/algorithm.js";
 import { block, type Decision, grant, peek, refund, settle } from "../../core/decide.js";
 import { ALLOWED, REPLAY, STATUS } from "../../decision_numbers.js";
-import type { ExactCore } from "../../limiter_core.js";
+import { chargeIdOf, type ExactCore } from "../../limiter_core.js";
 import { checkQuestion } from "../../core/valid_question.js";
 import { BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { Answers, nameOf } from "./answers.js";
-import { Checks, forgetCounts, known, MAX_KEYS, type Place } from "./checks.js";
+import { EVICTS, forgetCounts, known, MAX_KEYS } from "./checks.js";
 import type { Rows } from "./rows.js";
+import { AllChecks, type Place } from "./several.js";
 
 /** What happens to a key without a count when there are `maxKeys`. */
 export const WHEN_FULL = ["evict", "share", "deny"] as const;
@@ -21,7 +22,7 @@ export interface Bounds {
 
 /** The same in a sentence. */
 const EFFECTS: Readonly<Record<Bounds["whenFull"], string>> = {
-  evict: "a further key takes the place of one that has used little of its limit, which is forgotten",
+  evict: EVICTS,
   share: "further keys share counts",
   deny: "further keys are refused",
 };
@@ -41,7 +42,7 @@ export function forget(): void {
 let secret: number | undefined;
 
 /** Counts in the memory of this process, and answers all questions. */
-export class Memory extends Checks {
+export class Memory extends AllChecks {
   readonly #answers: Answers;
   readonly #whenFull: Bounds["whenFull"];
   protected override readonly evicts: boolean;
@@ -53,7 +54,8 @@ export class Memory extends Checks {
     [this.#whenFull, this.evicts, this.effect] = [whenFull, whenFull === "evict", EFFECTS[whenFull]];
   }
 
-  protected override decision(question: Question, places: Place[]): Decision {
+  protected override decision(question: Question): Decision {
+    const places = this.places(question);
     checkQuestion(this.core.policy, question);
     const { policy, now, cost, extra, kind, token } = question;
     this.tend(question, places);
@@ -70,7 +72,7 @@ export class Memory extends Checks {
         }
         return this.change(question, places, (states) => (block(policy, states, now, extra), []));
       case RESET:
-        for (const place of places) if (!isOfBalance(question, place)) place.rows.delete(place.key);
+        for (const place of places) if (!isOfBalance(question, place)) place.rows.evict(place.rows.find(place.key));
         return [];
       case GRANT:
         return this.#grant(question, places);
@@ -102,7 +104,7 @@ export class Memory extends Checks {
 
   #settle(question: Question, places: readonly Place[]): Decision {
     const { policy, now, cost, token = "" } = question;
-    const charge = this.#answers.take(nameOf(namesOf(places), token), question, this.core.chargeId(question));
+    const charge = this.#answers.take(nameOf(namesOf(places), token), question, chargeIdOf(question));
     if (charge) this.change(question, places, (states) => (settle(policy, states, charge, now, cost < 0 ? charge.cost : cost), []));
     return this.#standing(policy, places, now, !charge);
   }
@@ -121,6 +123,10 @@ export class Memory extends Checks {
 
   protected override makeRoom(places: Place[], now: number): void {
     if (this.#whenFull !== "share") super.makeRoom(places, now);
+  }
+
+  protected override sharesOrRefuses(rows: Rows, isFull: boolean): boolean {
+    return rows.shares > 0 || (isFull && !this.evicts);
   }
 
   #shares(rows: Rows, key: string): boolean {

@@ -1,6 +1,6 @@
 import type { Rule, State } from "../../core/algorithms/algorithm.js";
 import { later, MAX_INSTANT, MAX_SKEW } from "../../core/arithmetic.js";
-import { blocks, type Dimension, type Policy } from "../../core/policy.js";
+import type { Dimension, Policy } from "../../core/policy.js";
 
 /** What marks the key of another text, and the name of a row that is not that of one key. */
 const MARKS = /[%~|]/;
@@ -112,11 +112,6 @@ export class Rows {
     this.store(place, states, until);
   }
 
-  delete(name: string): void {
-    const place = this.find(name);
-    if (place !== undefined) this.#remove(name, place);
-  }
-
   /** Removes some of the rows that have expired. */
   tend(now: number, retention: number): void {
     if (retention > this.#retention) this.#retention = retention;
@@ -153,28 +148,17 @@ export class Rows {
     return found;
   }
 
-  /** Removes the row at a place. */
-  evict(place: number): void {
-    const name = this.#names[place];
-    if (name !== undefined) this.#remove(name, place);
+  /** Removes the row at a place, if there is one. */
+  evict(place: number | undefined): void {
+    const name = this.#names[place!];
+    if (name !== undefined) this.#remove(name, place!);
   }
 
   /** Which part of its limit a row has left, by the quota with the least. -1 if it holds a slot, a balance or a block. */
   #left(place: number, now: number): number {
     const states = this.states(place);
     let least = 1;
-    for (let nth = 0; nth < this.#rules.length; nth++) {
-      const [rule, state] = [this.#rules[nth]!, states[nth]!];
-      if (blocks(rule)) {
-        if (rule.ask(state, now, 0) > 0) return -1;
-        // It has violated its limits before.
-        if (rule.resetAfter(state, now) > 0) least = 0;
-      } else if (rule.isHeld) {
-        if (rule.resetAfter(state, now) > 0) return -1;
-      } else {
-        least = Math.min(least, rule.remaining(state, now) / rule.limit);
-      }
-    }
+    for (let nth = 0; nth < this.#rules.length; nth++) least = Math.min(least, this.#rules[nth]!.left(states[nth]!, now));
     return least;
   }
 

@@ -1,5 +1,5 @@
 import { invalid, TidegateError } from "../../error.js";
-import { Fields } from "../../fields.js";
+import { choice, Fields } from "../../fields.js";
 import { COMMON, type Options } from "../../options.js";
 import { VersionedLimiter } from "../../versioned_limiter.js";
 import type { VersionedStore } from "../../versioned_store.js";
@@ -38,7 +38,7 @@ export class Tidegate extends VersionedLimiter {
     if ((["getWithMetadata", "set", "delete"] as const).some((name) => typeof blobs[name] !== "function")) {
       throw invalid("blobs", `not a store; write ${right}`);
     }
-    const store = storeOf(blobs, fields.choice("consistency", ["strong", "eventual"]) ?? "strong");
+    const store = storeOf(blobs, fields.read("consistency", choice(["strong", "eventual"])) ?? "strong");
     const { blobs: _, consistency: __, ...others } = options;
     super({ ...others, store });
   }

@@ -3,9 +3,9 @@ import { type Command, type ScriptOptions, Scripts } from "./scripts.js";
 import { CachingLimiter } from "../../caching_limiter.js";
 import { calledStore } from "../../called_store.js";
 import { Calls } from "../../calls.js";
-import { EXACT, lends } from "../../core/capabilities.js";
+import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
 import { invalid } from "../../error.js";
-import { Fields } from "../../fields.js";
+import { choice, Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, type Options } from "../../options.js";
@@ -15,6 +15,9 @@ import { lost } from "./errors.js";
 import { LOANS } from "./loans.js";
 
 export * from "../../store_exports.js";
+
+/** What the store supports, and how exact it is: `Tidegate.capabilities` without leases, for who uses a `RateLimiter`. */
+export const capabilities: Capabilities = EXACT;
 export type { LeaseOptions, Leases } from "../../leases.js";
 
 /** A client of Redis: `new Redis()` of ioredis, `await createClient().connect()` of node-redis, or `new RedisClient()` of Bun. */
@@ -84,7 +87,7 @@ export class RateLimiter extends PartsLimiter {
     const fields = new Fields(options, "", [...CALLED_PARTS, ...SERVER]);
     const ready = { ...calledPartsOf(fields, DEADLINE_MS), ...server(fields) };
     super(ready, () => {
-      const core = new StoreCore(ready, EXACT, loadedRule);
+      const core = new StoreCore(ready, undefined, loadedRule);
       return calledStore(ready, core, new Calls(new Client(core, ready), ready));
     });
   }
@@ -101,7 +104,7 @@ function server(fields: Fields) {
     run,
     opening: firstConnection(client),
     losses: lossesOf(client),
-    isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
+    isTimeless: fields.read("clock", choice(["caller", "server"])) !== "caller",
     minTtlMs: fields.whole("minTtlMs") ?? 0,
     keyLocking: false,
   };

@@ -91,7 +91,7 @@ export abstract class Scripts extends Asking<Words> {
       this.lent(question, loan, this.#options.loans!.lent(question, loan.question, this.#options, result));
       return undefined;
     }
-    const decision = answer(this.core, question, what.script, this.#options, result);
+    const decision = answer(question, what.script, this.#options, result);
     if (decision) {
       this.core.decision = decision;
       return undefined;

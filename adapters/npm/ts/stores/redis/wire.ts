@@ -5,7 +5,7 @@ import { digest } from "../../core/key.js";
 import type { Lender, LoanAnswer, LoanQuestion } from "../../core/lending/lender.js";
 import type { Policy } from "../../core/policy.js";
 import { ALLOWED, DENIED, FROM_STORE, NEVER_ADMISSIBLE, REPLAY, STATUS, UNKNOWN, WAIT } from "../../decision_numbers.js";
-import type { StoreCore } from "../../limiter_core.js";
+import { chargeIdOf, type StoreCore } from "../../limiter_core.js";
 import { BLOCK, CHECK, GRANT, PEEK, type Question, REFUND, RESET, SETTLE } from "../../question.js";
 import { parse } from "./state.js";
 
@@ -71,7 +71,7 @@ export function words(core: StoreCore, question: Question, script: Script, optio
   // What all begin with is in braces, which puts them into one slot of a cluster.
   const rows = core.storage(question).rows.map((row) => row.replace(/^[^|]*/, "{$&}"));
   if (token !== undefined) rows.push(onceKey(question.kind === GRANT ? [rows[policy.balance!.row(policy)]!] : rows, token));
-  const rest = script === PLAIN ? plain(question, options) : general(core, question, options);
+  const rest = script === PLAIN ? plain(question, options) : general(question, options);
   if (script === LENDING) rest.unshift(loan ? loanWord(loan) : "");
   policy.balance?.parts.adjust(question, rows, rest);
   return [String(rows.length), ...rows, ...rest];
@@ -87,7 +87,7 @@ function quotaWords({ quotas }: Policy): (string | number)[] {
   return quotas.flatMap(({ rule: { code, amount, unit, last } }) => [code, amount, unit, last]);
 }
 
-function general(core: StoreCore, question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
+function general(question: Question, { isTimeless, minTtlMs }: WireOptions): string[] {
   const { kind, cost, now, extra, token } = question;
   const { dimensions, rows, chargeDenied, holdsSlots, longestSlot } = question.policy;
   // A digit for the quotas of each row, or 0 for one of the dimension before.
@@ -101,7 +101,7 @@ function general(core: StoreCore, question: Question, { isTimeless, minTtlMs }: 
   ];
   if (kind === REFUND) given.push(Math.min(extra, MAX_INSTANT));
   if (kind === CHECK && token !== undefined) given.push(ttl(Math.max(extra, longestSlot)));
-  if (holdsSlots && kind !== GRANT && onceToken(question) !== undefined) given.push(core.chargeId(question));
+  if (holdsSlots && kind !== GRANT && onceToken(question) !== undefined) given.push(chargeIdOf(question));
   return given.map(String);
 }
 
@@ -127,7 +127,7 @@ function loanWord({ wanted, within, owed, lifetime, back }: LoanQuestion): strin
 }
 
 /** Reads the answer of a script. Undefined if the state is one for another. */
-export function answer(core: StoreCore, question: Question, script: Script, { isTimeless, loans: known }: WireOptions, text: string): Decision | undefined {
+export function answer(question: Question, script: Script, { isTimeless, loans: known }: WireOptions, text: string): Decision | undefined {
   if (text === "" && script !== LENDING) return undefined;
   const { policy } = question;
   const tells = isTimeless || onceToken(question) !== undefined;
@@ -143,7 +143,7 @@ export function answer(core: StoreCore, question: Question, script: Script, { is
     standing[REPLAY] = Number(isReplay);
     return standing;
   }
-  const decision = corrected(decide(policy, states, now, cost, core.chargeId(question)));
+  const decision = corrected(decide(policy, states, now, cost, chargeIdOf(question)));
   decision[REPLAY] = Number(isReplay);
   if (isAdmitted !== (decision[STATUS] === ALLOWED)) {
     if (!isReplay) throw disagreement(isAdmitted);

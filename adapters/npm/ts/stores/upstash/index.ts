@@ -3,8 +3,8 @@ import { batchScript } from "../redis/built.js";
 import { CachingLimiter } from "../../caching_limiter.js";
 import { calledStore } from "../../called_store.js";
 import { Calls } from "../../calls.js";
-import { EXACT, lends } from "../../core/capabilities.js";
-import { Fields } from "../../fields.js";
+import { type Capabilities, EXACT, lends } from "../../core/capabilities.js";
+import { choice, Fields } from "../../fields.js";
 import { type LeaseOptions, lending } from "../../leases.js";
 import { StoreCore } from "../../limiter_core.js";
 import { COMMON, common, missing, type Options } from "../../options.js";
@@ -17,6 +17,9 @@ import type { Post } from "./requests.js";
 import { Rest } from "./rest.js";
 
 export * from "../../store_exports.js";
+
+/** What the store supports, and how exact it is: `Tidegate.capabilities` without leases, for who uses a `RateLimiter`. */
+export const capabilities: Capabilities = EXACT;
 export type { LeaseOptions, Leases } from "../../leases.js";
 export type { Environment } from "./environment.js";
 
@@ -86,7 +89,7 @@ export class RateLimiter extends PartsLimiter {
     const fields = new Fields(options, "", [...CALLED_PARTS, ...DATABASE]);
     const ready = { ...database(fields), ...calledPartsOf(fields, DEADLINE_MS) };
     super(ready, () => {
-      const core = new StoreCore(ready, EXACT, loadedRule);
+      const core = new StoreCore(ready, undefined, loadedRule);
       return calledStore(ready, core, new Calls(new Rest(core, ready), ready));
     });
   }
@@ -107,7 +110,7 @@ function database(fields: Fields) {
   return {
     place,
     broken: absent && missing(absent.toLowerCase(), `set ${right(absent)}`),
-    isTimeless: fields.choice("clock", ["caller", "server"]) !== "caller",
+    isTimeless: fields.read("clock", choice(["caller", "server"])) !== "caller",
     keyLocking: fields.flag("keyLocking") ?? place?.isUpstash ?? false,
     minTtlMs: fields.whole("minTtlMs") ?? 0,
   };
