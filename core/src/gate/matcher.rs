@@ -5,7 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use std::fmt;
 use std::num::NonZero;
 
-use super::path::{Escapes, in_lower_case, segments};
+use super::path::{Escapes, Reach, in_lower_case, segments};
 use super::request::Request;
 use crate::sorted_map::SortedMap;
 
@@ -209,6 +209,7 @@ pub(super) struct Matcher {
     normal: Hosts,
     /// With the paths as the file has them, if one differs from its normal form.
     written: Option<Hosts>,
+    reach: Reach,
 }
 
 /// A reading of a path as some routers compare it.
@@ -259,7 +260,19 @@ impl Matcher {
     pub(super) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern> + Clone) -> Self {
         let is_other = patterns.clone().any(|pattern| pattern.path.is_written_otherwise());
         let written = is_other.then(|| Hosts::new(patterns.clone(), |(written, normal)| normal.and(Some(written))));
-        Self { normal: Hosts::new(patterns, |(_, normal)| normal), written }
+        let paths = patterns.clone().map(|pattern| &pattern.path);
+        let texts = paths.clone().flat_map(Path::both).flat_map(|(written, normal)| [Some(written), normal]);
+        // They see whether a path ends after their last segment, and whether a slash comes last.
+        let segments = paths.map(|path| path.segments.len()).max().unwrap_or_default() + 2;
+        // Nine bytes may be one letter in lower case: the escapes of the Kelvin sign are.
+        let bytes = 9 * (texts.flatten().map(str::len).max().unwrap_or_default() + 1);
+        Self { normal: Hosts::new(patterns, |(_, normal)| normal), written, reach: Reach { segments, bytes } }
+    }
+
+    /// How far the rules look at a path.
+    #[inline]
+    pub(super) const fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// Whether a rule is for some hosts only.

@@ -14,6 +14,25 @@ pub(super) const SEGMENTS_MAX: usize = 32;
 /// comes last.
 const KEPT: usize = SEGMENTS_MAX + 2;
 
+/// How far rules look at a path. None of them tells apart what lies behind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) segments: usize,
+    /// Of a segment.
+    pub(super) bytes: usize,
+}
+
+impl Reach {
+    /// How far any rules may look.
+    pub(super) const WHOLE: Self = Self { segments: KEPT, bytes: usize::MAX };
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
 /// What a reading does with the escapes of a path, and with characters that a client should escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
@@ -33,7 +52,7 @@ pub(super) enum Escapes {
 /// are left out. An escaped slash stays as it is, because it is not a separator. Of a longer path than a rule can have, only the
 /// beginning is kept.
 pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
-    let mut parts = Parts::new(path, true);
+    let mut parts = Parts::new(path, true, Reach::WHOLE.bytes);
     for (place, text) in parts.texts.iter().enumerate() {
         let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         if name.unwrap_or(text).contains(['{', '}']) {
@@ -44,7 +63,7 @@ pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
             parts.forms.insert(place, Forms { text: text.clone(), normal: text, escaped: None });
         }
     }
-    let kept = Reading::ALL.kept(&parts);
+    let kept = Structures::of(&parts).kept(MERGE | ESCAPED_DOTS | DOTS, KEPT);
     Ok([Form::Normal, Form::Text].map(|form| {
         let mut out = String::with_capacity(path.len() + 1);
         kept.write(&mut parts, form, &mut out);
@@ -54,16 +73,27 @@ pub(super) fn rule_path(path: &str) -> Result<[String; 2], &'static str> {
 
 /// Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the
 /// normal form first, the path as it arrived last. At most 54 readings, and one for a path that is already normal.
-pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
+#[inline]
+pub(super) fn readings(path: &str, reach: Reach, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
     if is_normal(path) {
         found(path, Escapes::Kept, false);
-        return;
+    } else {
+        all_readings(path, reach, found);
     }
+}
+
+/// Apart, because most requests need none of what this does.
+#[inline(never)]
+fn all_readings(path: &str, reach: Reach, found: &mut dyn FnMut(&str, Escapes, bool) -> bool) {
     let path = without_query(path);
     // A client chooses how long the path is, so it is taken apart once, and not for each reading.
-    let mut one = Parts::new(path, false);
-    let mut other = if path.contains('\\') { Some(Parts::new(path, true)) } else { None };
-    let all = Reading::needed(path, other.as_ref().unwrap_or(&one));
+    let new = |takes_backslashes| {
+        let parts = Parts::new(path, takes_backslashes, reach.bytes);
+        (Structures::of(&parts), parts)
+    };
+    let mut one = new(false);
+    let mut other = if path.contains('\\') { Some(new(true)) } else { None };
+    let all = needed(path, &other.as_ref().unwrap_or(&one).1);
     let mut reading = String::with_capacity(path.len() + 1);
     // A client also chooses which steps change nothing, so equal readings are found once.
     let mut known: Vec<(u8, Kept)> = Vec::new();
@@ -73,11 +103,11 @@ pub(super) fn readings(path: &str, found: &mut dyn FnMut(&str, Escapes, bool) ->
     loop {
         let has = |step| steps & step != 0;
         if (has(DOTS) || !has(ESCAPED_DOTS)) && !(has(MERGE) && all & !steps & LEADING != 0) {
-            let parts = other.as_mut().filter(|_| has(BACKSLASHES)).unwrap_or(&mut one);
+            let (structures, parts) = other.as_mut().filter(|_| has(BACKSLASHES)).unwrap_or(&mut one);
             // Which segments are kept does not depend on how they are written.
             let structure = steps & !ESCAPES;
             let place = known.iter().position(|(steps, _)| *steps == structure).unwrap_or_else(|| {
-                known.push((structure, Reading(structure).kept(parts)));
+                known.push((structure, structures.kept(structure, reach.segments)));
                 known.len() - 1
             });
             let kept = &known[place].1;
@@ -207,13 +237,12 @@ pub(super) fn is_normal(path: &str) -> bool {
 }
 
 fn without_query(path: &str) -> &str {
-    let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#'));
-    &path[..end.unwrap_or(path.len())]
+    // These look at many bytes at once.
+    let path = path.find('?').map_or(path, |end| &path[..end]);
+    path.find('#').map_or(path, |end| &path[..end])
 }
 
-/// What a server does with a path before it compares it: a set of the steps below.
-#[derive(Clone, Copy)]
-struct Reading(u8);
+// What a server does with a path before it compares it.
 
 /// Takes a backslash for a slash.
 const BACKSLASHES: u8 = 1;
@@ -228,78 +257,103 @@ const ESCAPES: u8 = 16;
 /// Leaves out empty segments at the start. [`MERGE`] does, too.
 const LEADING: u8 = 32;
 
-impl Reading {
-    const ALL: Self = Self(BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS | ESCAPES);
-
-    /// The steps that may change a path of these parts.
-    fn needed(path: &str, parts: &Parts<'_>) -> u8 {
-        let mut steps = 0;
-        if path.contains('\\') {
-            steps |= BACKSLASHES;
-        }
-        if !path.bytes().all(|byte| stays(byte) || byte == b'\\') {
-            steps |= ESCAPES;
-        }
-        let mut has_empty = false;
-        for kind in &parts.kinds {
-            match Kind::ALL[usize::from(*kind)] {
-                Kind::Text => {}
-                Kind::Empty => has_empty |= parts.kinds.len() > 1,
-                // What remains in front of dots may be empty, and so may what remains after them.
-                Kind::Dots { is_escaped, .. } => steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 },
-            }
-        }
-        // Dots can bring an empty segment to the start.
-        let may_lead = parts.kinds.first().is_some_and(|kind| *kind == Kind::EMPTY) || steps & DOTS != 0;
-        steps | if has_empty { MERGE } else { 0 } | if has_empty && may_lead { LEADING } else { 0 }
+/// The steps that may change a path of these parts.
+fn needed(path: &str, parts: &Parts<'_>) -> u8 {
+    let mut steps = 0;
+    if path.contains('\\') {
+        steps |= BACKSLASHES;
     }
-
-    const fn does(self, step: u8) -> bool {
-        self.0 & step != 0
+    if !path.bytes().all(|byte| stays(byte) || byte == b'\\') {
+        steps |= ESCAPES;
     }
-
-    /// What these steps do with a segment.
-    fn act(self, kind: Kind) -> Act {
+    let mut has_empty = false;
+    for (kind, _) in Kind::ALL.into_iter().zip(parts.found).filter(|(_, is_found)| *is_found) {
         match kind {
-            Kind::Empty if self.does(MERGE) => Act::Nothing,
-            Kind::Empty if self.does(LEADING) => Act::AddUnlessFirst,
-            Kind::Dots { is_escaped, .. } if !self.does(DOTS) || (is_escaped && !self.does(ESCAPED_DOTS)) => Act::Add,
-            Kind::Dots { are_two: true, .. } => Act::Remove,
-            Kind::Dots { .. } => Act::Nothing,
-            Kind::Empty | Kind::Text => Act::Add,
+            Kind::Text => {}
+            Kind::Empty => has_empty |= parts.kinds.len() > 1,
+            // What remains in front of dots may be empty, and so may what remains after them.
+            Kind::Dots { is_escaped, .. } => steps |= DOTS | MERGE | if is_escaped { ESCAPED_DOTS } else { 0 },
         }
     }
+    // Dots can bring an empty segment to the start.
+    let may_lead = parts.kinds.first().is_some_and(|kind| *kind == Kind::EMPTY) || steps & DOTS != 0;
+    steps | if has_empty { MERGE } else { 0 } | if has_empty && may_lead { LEADING } else { 0 }
+}
 
-    /// The first segments of a path after these steps.
-    fn kept(self, parts: &Parts<'_>) -> Kept {
-        let acts = Kind::ALL.map(|kind| self.act(kind));
-        let mut kept = Kept { places: [EMPTY; KEPT], count: 0 };
-        // How many segments there are. Only the first are kept.
-        let mut count = 0;
-        let mut add = |place: u32, count: &mut usize| {
-            if let Some(kept) = kept.places.get_mut(*count) {
-                *kept = place;
-            }
-            *count += 1;
-        };
+/// What is kept of a path where dots are read alike: with its empty segments and without.
+struct Stacks {
+    own: Kept,
+    merged: Kept,
+    /// The empty segments at the start, which are not in `own`.
+    leading: usize,
+    /// Whether the last segment is dots that are resolved.
+    resolves: bool,
+}
+
+/// What is kept of a path by each server: one that resolves no dots, one that does, and one that also resolves escaped ones.
+struct Structures([Stacks; 3]);
+
+impl Structures {
+    /// Of all servers in one pass.
+    fn of(parts: &Parts<'_>) -> Self {
+        let acts = [0, DOTS, DOTS | ESCAPED_DOTS].map(|steps| Kind::ALL.map(|kind| act(kind, steps)));
+        let new = || Stacks { own: Kept::NONE, merged: Kept::NONE, leading: 0, resolves: false };
+        let mut stacks = [new(), new(), new()];
         for (place, kind) in (0..EMPTY).zip(&parts.kinds) {
-            match acts[usize::from(*kind)] {
-                Act::Add => add(place, &mut count),
-                Act::AddUnlessFirst if count > 0 => add(place, &mut count),
-                Act::Remove => count = count.saturating_sub(1),
-                Act::AddUnlessFirst | Act::Nothing => {}
+            for (stack, acts) in stacks.iter_mut().zip(&acts) {
+                match acts[usize::from(*kind)] {
+                    Act::Add if *kind != Kind::EMPTY => {
+                        stack.own.add(place);
+                        stack.merged.add(place);
+                    }
+                    Act::Add if stack.own.count == 0 => stack.leading += 1,
+                    Act::Add => stack.own.add(EMPTY),
+                    Act::Remove => {
+                        match stack.own.count {
+                            0 => stack.leading = stack.leading.saturating_sub(1),
+                            _ => stack.own.count -= 1,
+                        }
+                        stack.merged.count = stack.merged.count.saturating_sub(1);
+                    }
+                    Act::Nothing => {}
+                }
             }
         }
-        // Dots at the end leave a slash there.
-        let last = parts.kinds.last().map(|kind| Kind::ALL[usize::from(*kind)]);
-        let resolves =
-            last.is_some_and(|kind| matches!(kind, Kind::Dots { .. }) && !matches!(self.act(kind), Act::Add));
-        if resolves && !self.does(MERGE) {
-            add(EMPTY, &mut count);
+        if let Some(last) = parts.kinds.last().filter(|last| **last > Kind::EMPTY) {
+            for (stack, acts) in stacks.iter_mut().zip(&acts) {
+                stack.resolves = !matches!(acts[usize::from(*last)], Act::Add);
+            }
         }
-        kept.count = count.min(KEPT);
+        Self(stacks)
+    }
+
+    /// The first segments after these steps.
+    fn kept(&self, steps: u8, most: usize) -> Kept {
+        let place = if steps & DOTS == 0 { 0 } else { 1 + usize::from(steps & ESCAPED_DOTS != 0) };
+        let stack = &self.0[place];
+        let mut kept = Kept::NONE;
+        if steps & (MERGE | LEADING) == 0 {
+            (0..stack.leading.min(KEPT)).for_each(|_| kept.add(EMPTY));
+        }
+        let others = if steps & MERGE == 0 { &stack.own } else { &stack.merged };
+        others.places[..others.count.min(KEPT)].iter().for_each(|place| kept.add(*place));
+        // Dots at the end leave a slash there.
+        if stack.resolves && steps & MERGE == 0 {
+            kept.add(EMPTY);
+        }
+        kept.count = kept.count.min(most);
         kept.places[kept.count..].fill(EMPTY);
         kept
+    }
+}
+
+/// What a server does with a segment that is neither empty nor left out for that.
+const fn act(kind: Kind, steps: u8) -> Act {
+    match kind {
+        Kind::Dots { is_escaped, .. } if steps & DOTS == 0 || (is_escaped && steps & ESCAPED_DOTS == 0) => Act::Add,
+        Kind::Dots { are_two: true, .. } => Act::Remove,
+        Kind::Dots { .. } => Act::Nothing,
+        Kind::Empty | Kind::Text => Act::Add,
     }
 }
 
@@ -314,6 +368,16 @@ struct Kept {
 const EMPTY: u32 = u32::MAX;
 
 impl Kept {
+    const NONE: Self = Self { places: [EMPTY; KEPT], count: 0 };
+
+    /// Only the first are kept.
+    fn add(&mut self, place: u32) {
+        if let Some(kept) = self.places.get_mut(self.count) {
+            *kept = place;
+        }
+        self.count += 1;
+    }
+
     /// The places, but those of segments that the path does not have.
     fn places(&self) -> impl Iterator<Item = Option<usize>> {
         let places = self.places[..self.count].iter();
@@ -343,7 +407,6 @@ impl Kept {
 #[derive(Clone, Copy)]
 enum Act {
     Add,
-    AddUnlessFirst,
     /// Removes the segment before.
     Remove,
     Nothing,
@@ -351,7 +414,7 @@ enum Act {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escapes, KEPT, in_lower_case, is_normal, readings, rule_path, segments};
+    use super::{Escapes, KEPT, Reach, in_lower_case, is_normal, readings, rule_path, segments};
 
     fn normal(path: &str) -> String {
         all(path).swap_remove(0)
@@ -396,7 +459,7 @@ mod tests {
 
     fn all(path: &str) -> Vec<String> {
         let mut found = Vec::new();
-        readings(path, &mut |path, _, _| {
+        readings(path, Reach::WHOLE, &mut |path, _, _| {
             found.push(path.to_string());
             false
         });
@@ -471,7 +534,7 @@ mod tests {
     fn a_reading_says_what_it_does_with_escapes() {
         let all = |path: &str| {
             let mut found = Vec::new();
-            readings(path, &mut |path, escapes, _| {
+            readings(path, Reach::WHOLE, &mut |path, escapes, _| {
                 found.push((path.to_string(), escapes));
                 false
             });

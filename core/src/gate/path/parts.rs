@@ -8,35 +8,48 @@ pub(super) struct Parts<'a> {
     pub(super) texts: Vec<&'a str>,
     /// The place of each one's kind in [`Kind::ALL`].
     pub(super) kinds: Vec<u8>,
+    /// Whether a segment has each of the kinds in [`Kind::ALL`].
+    pub(super) found: [bool; 6],
     /// The forms of those that a reading keeps, by their place: a few of a long path.
     pub(super) forms: BTreeMap<usize, Forms<'a>>,
+    /// How far each is compared.
+    bytes: usize,
 }
 
 /// A segment in each [`Form`].
 pub(super) struct Forms<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) normal: Cow<'a, str>,
-    /// If it is not the text.
+    /// If a character needs an escape.
     pub(super) escaped: Option<String>,
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(path: &'a str, takes_backslashes: bool) -> Self {
-        let is_separator = |byte: u8| byte == b'/' || (byte == b'\\' && takes_backslashes);
-        let mut parts = Self { texts: Vec::new(), kinds: Vec::new(), forms: BTreeMap::new() };
-        let mut start = usize::from(path.bytes().next().is_some_and(is_separator));
-        for end in (start..path.len()).filter(|at| is_separator(path.as_bytes()[*at])).chain([path.len()]) {
-            let text = &path[start..end];
-            parts.texts.push(text);
-            parts.kinds.push(Kind::of(text));
-            start = end + 1;
+    pub(super) fn new(path: &'a str, takes_backslashes: bool, bytes: usize) -> Self {
+        let other = if takes_backslashes { b'\\' } else { b'/' };
+        let is_separator = |byte: &u8| (*byte == b'/') | (*byte == other);
+        let most = path.as_bytes().iter().filter(|byte| is_separator(byte)).count() + 1;
+        let (mut texts, mut kinds, mut found) = (Vec::with_capacity(most), Vec::with_capacity(most), [false; 6]);
+        let mut rest = if path.as_bytes().first().is_some_and(is_separator) { &path[1..] } else { path };
+        loop {
+            let end = rest.as_bytes().iter().position(is_separator);
+            let text = &rest[..end.unwrap_or(rest.len())];
+            let kind = Kind::of(text);
+            texts.push(text);
+            kinds.push(kind);
+            found[usize::from(kind)] = true;
+            let Some(end) = end else { break };
+            rest = &rest[end + 1..];
         }
-        parts
+        Self { texts, kinds, found, forms: BTreeMap::new(), bytes }
     }
 
     pub(super) fn forms(&mut self, place: usize) -> &Forms<'a> {
-        let text = self.texts.get(place).copied().unwrap_or_default();
-        let forms = || Forms { text: text.into(), normal: normal(text), escaped: with_escapes(text) };
+        let whole = self.texts.get(place).copied().unwrap_or_default();
+        let end = (self.bytes..whole.len()).find(|end| whole.is_char_boundary(*end));
+        let text = &whole[..end.unwrap_or(whole.len())];
+        let escaped = || (!whole.bytes().all(is_fine)).then(|| with_escapes(text));
+        let forms = || Forms { text: text.into(), normal: normal(text), escaped: escaped() };
         self.forms.entry(place).or_insert_with(forms)
     }
 }
@@ -133,14 +146,11 @@ pub(super) fn normal(segment: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A segment with an escape for each character that needs one, and with its own escapes as they are. `None` if no character needs one.
-fn with_escapes(segment: &str) -> Option<String> {
-    if segment.bytes().all(is_fine) {
-        return None;
-    }
+/// A segment with an escape for each character that needs one, and with its own escapes as they are.
+fn with_escapes(segment: &str) -> String {
     let mut out = String::with_capacity(segment.len());
     segment.bytes().for_each(|byte| push(byte, &mut out));
-    Some(out)
+    out
 }
 
 /// Whether a byte has no escape, or begins one.

@@ -84,7 +84,7 @@ impl Rules {
         let fold_case = self.fold_case.filter(|_| self.ignores_case);
         // Most rules are for any host.
         let hosts = if self.matcher.reads_host() { request.hosts() } else { Vec::new() };
-        readings(request.path(), &mut |path, escapes, has_empty| {
+        readings(request.path(), self.matcher.reach(), &mut |path, escapes, has_empty| {
             let folded = fold_case.map(|fold| fold(path, escapes));
             let path = folded.as_deref().unwrap_or(path);
             let mut among = |rules: &Hosts| {
