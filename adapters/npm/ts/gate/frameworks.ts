@@ -1,6 +1,6 @@
 // How frameworks route: which paths they take for the same.
 
-import { readings } from "./rules/path.js";
+import { isNormal, joined, readings, WHOLE } from "./rules/path.js";
 
 /** What routes the requests of an application. */
 export type Framework = keyof typeof FRAMEWORKS;
@@ -63,7 +63,7 @@ export function routedBy(framework: Framework, path: string): readonly string[] 
   const [, own, query] = /^([^?#]*)([^#]*)/.exec(path)!;
   const all = [path, ...routed(own!, query!)];
   // The normal form comes first. A router may find what it looks for only there.
-  readings(own!, (normal) => all.push(...routed(normal, query!)) > 0);
+  if (!isNormal(own!)) readings(own!, WHOLE, (normal) => all.push(...routed(joined(normal), query!)) > 0);
   return [...new Set(all)];
 }
 

@@ -25,7 +25,8 @@ export class Facts implements Matched {
   #hosts: readonly string[] | undefined;
 
   constructor({ method, url, headers, cf }: Request & Reported, options: GateCheck) {
-    const [, host, path] = /^(?:[^:]*:\/\/)?([^/?#]*)(.*)$/s.exec(url)!;
+    const [start, host] = /^(?:[^:]*:\/\/)?([^/?#]*)/.exec(url)!;
+    const path = url.slice(start.length);
     const { target, framework } = options;
     this.method = options.method ?? String(method);
     const paths = target?.flatMap((target) => pathsOf(target) ?? unreadable()) ?? [path || "/"];

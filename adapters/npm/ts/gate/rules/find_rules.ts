@@ -34,16 +34,17 @@ function found(rules: Rules, request: Matched, paths: readonly string[], isFirst
     if (!found.includes(rule)) found.push(rule);
     return isFirst;
   };
-  const visit = (reading: string, escapes: Escapes, hasEmpty: boolean) => {
-    const lower = rules.ignoresCase || request.ignoresCase ? inLowerCase(reading, escapes) : reading;
-    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, rules.ignoresCase ? lower : reading, hasEmpty, add);
-    if (request.ignoresCase && !rules.ignoresCase) {
-      const { matcher, differs } = ignoringCase(rules);
-      if (differs || lower !== reading) for (const hosts of matcher.of(escapes)) hosts.visit(request, lower, hasEmpty, add);
+  const other = request.ignoresCase && !rules.ignoresCase ? ignoringCase(rules) : undefined;
+  const visit = (reading: readonly string[], escapes: Escapes) => {
+    const lower = rules.ignoresCase || other ? reading.map((text) => inLowerCase(text, escapes)) : reading;
+    for (const hosts of rules.matcher.of(escapes)) hosts.visit(request, rules.ignoresCase ? lower : reading, add);
+    if (other && (other.differs || lower.some((text, nth) => text !== reading[nth]))) {
+      for (const hosts of other.matcher.of(escapes)) hosts.visit(request, lower, add);
     }
     return false;
   };
-  for (const path of paths) readings(path, visit);
+  const { reach } = (other ?? rules).matcher;
+  for (const path of paths) readings(path, reach, visit);
   return found;
 }
 

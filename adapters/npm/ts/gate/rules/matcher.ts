@@ -1,6 +1,6 @@
 // Finds the most specific rule of a request.
 
-import { type Escapes, KEPT, segments } from "./path.js";
+import type { Escapes, Reach } from "./path.js";
 import { type Pattern, specificity } from "./pattern.js";
 
 /** What rules match of a request. */
@@ -40,6 +40,8 @@ export class Matcher {
   readonly #normal: Hosts;
   /** With the paths as the file has them, if one differs from its normal form. */
   readonly #written: Hosts | undefined;
+  /** How far they look at a path: they see whether it ends after their last segment, and whether a slash comes last. */
+  readonly reach: Reach;
 
   /** `patterns` are those of the rules, in the order of the file. */
   constructor(patterns: readonly Pattern[]) {
@@ -47,6 +49,13 @@ export class Matcher {
     const isOther = (pattern: Pattern) => written(pattern).some((text, nth) => text !== pattern.path.segments[nth]);
     this.#normal = new Hosts(patterns, ({ path }) => path.segments);
     this.#written = patterns.some(isOther) ? new Hosts(patterns, written) : undefined;
+    let [segments, characters] = [0, 0];
+    for (const { path } of patterns) {
+      segments = Math.max(segments, path.segments.length);
+      for (const text of [...path.segments, ...path.written]) characters = Math.max(characters, text?.length ?? 0);
+    }
+    // Nine characters may be one letter in lower case: the escapes of the Kelvin sign are.
+    this.reach = [segments + 2, 9 * (characters + 1)];
   }
 
   /**
@@ -81,11 +90,12 @@ class Hosts {
   }
 
   /**
-   * Calls `found` with each rule for a request, if its path is read so, most specific first, until it returns true for each of its hosts. If
-   * the path has an empty segment, it does so for routers whose parameters take it, and then for those whose parameters do not.
+   * Calls `found` with each rule for a request, if its path has these segments, most specific first, until it returns true for each of its
+   * hosts. If one before the last is empty, it does so for routers whose parameters take it, and then for those whose parameters do not.
    */
-  visit(request: Matched, path: string, hasEmpty: boolean, found: Found): void {
-    const parts = segments(path, KEPT);
+  visit(request: Matched, parts: readonly string[], found: Found): void {
+    const empty = parts.indexOf("");
+    const hasEmpty = empty >= 0 && empty < parts.length - 1;
     let takesEmpty = true;
     const visits = (tree: Tree | undefined) => tree !== undefined && visit(tree, request, parts, 0, takesEmpty, found);
     const visitsOf = (host: string) => {

@@ -3,11 +3,11 @@
 /** The most segments of a rule's path. */
 export const SEGMENTS_MAX = 32;
 
-/**
- * The segments of a path that a reading keeps. No rule tells those behind apart: one sees whether its path ends, and whether a slash
- * comes last.
- */
-export const KEPT = SEGMENTS_MAX + 2;
+/** How far rules look at a path: none of them tells apart what lies behind so many segments, or so many characters of one. */
+export type Reach = readonly [segments: number, characters: number];
+
+/** How far any rules may look: one sees whether its path ends, and whether a slash comes last. */
+export const WHOLE: Reach = [SEGMENTS_MAX + 2, Infinity];
 
 /** What servers may read in different ways. */
 const UNUSUAL = /[^!$&-;=@-[\]-_a-z|~]|\/(?:[./]|$)/;
@@ -20,6 +20,9 @@ const WRITTEN = Array.from({ length: 256 }, (_, byte) => {
   const character = String.fromCharCode(byte);
   return /[!$-;=@-_a-z|~]/.test(character) ? character : `%${(256 + byte).toString(16).slice(1).toUpperCase()}`;
 });
+
+/** Characters that need an escape and have none. */
+const RAW = /[^!$-;=@-_a-z|~]/;
 
 const encoder = new TextEncoder();
 
@@ -62,20 +65,20 @@ export function rulePath(path: string): [normal: string, written: string] | unde
     if (/[{}]/.test(name ?? part.text)) return undefined;
     if (name !== undefined) part.text = part.normal = `{${normal(name)}}`;
   }
-  const segments = kept(all, BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS);
-  return [written(segments, "normal"), written(segments, "text")];
+  const segments = kept(all, BACKSLASHES | MERGE | ESCAPED_DOTS | DOTS, WHOLE);
+  return [joined(written(segments, "normal", WHOLE)), joined(written(segments, "text", WHOLE))];
 }
 
 /**
- * Calls `found` with the path as each server may read it, and whether a segment before the last is empty, until it returns true: the normal
- * form first, the path as it arrived last. At most 54 readings, and one for a path that is already normal.
+ * Calls `found` with the first segments of a path as each server may read it, until it returns true: in the normal form first, as they arrived
+ * last. At most 54 readings, and one for a path that is already normal.
  */
-export function readings(path: string, found: (path: string, escapes: Escapes, hasEmpty: boolean) => boolean): void {
+export function readings(path: string, reach: Reach, found: (segments: readonly string[], escapes: Escapes) => boolean): void {
   if (isNormal(path)) {
-    found(path, "kept", false);
+    found(segments(path, reach[0]), "kept");
     return;
   }
-  const own = withoutQuery(path);
+  const own = path.split("?", 1)[0]!.split("#", 1)[0]!;
   // A client chooses how long the path is, so it is taken apart once, and not for each reading.
   const one = parts(own, false);
   const other = own.includes("\\") ? parts(own, true) : one;
@@ -87,17 +90,16 @@ export function readings(path: string, found: (path: string, escapes: Escapes, h
   // All subsets, the largest first.
   for (let steps = all; ; steps = (steps - 1) & all) {
     if ((steps & DOTS || !(steps & ESCAPED_DOTS)) && !(steps & MERGE && all & ~steps & LEADING)) {
-      const segments = (known[steps & ~ESCAPES] ??= kept(steps & BACKSLASHES ? other : one, steps));
+      const segments = (known[steps & ~ESCAPES] ??= kept(steps & BACKSLASHES ? other : one, steps, reach));
       const form = steps & ESCAPES ? "normal" : "text";
-      const text = written(segments, form);
-      const reading = form + text;
+      const texts = written(segments, form, reach);
+      const reading = form + texts.join("/");
       if (!before.has(reading)) {
         before.add(reading);
-        const hasEmpty = text.includes("//");
         // A server may keep what has no escape, or give it one.
-        const escaped = steps & ESCAPES ? text : written(segments, "escaped");
-        if (found(text, steps & ESCAPES ? "normal" : escaped === text ? "kept" : "raw", hasEmpty)) return;
-        if (escaped !== text && found(escaped, "normal", hasEmpty)) return;
+        const isRaw = form === "text" && segments.some((part) => RAW.test(part?.text ?? ""));
+        if (found(texts, steps & ESCAPES ? "normal" : isRaw ? "raw" : "kept")) return;
+        if (isRaw && found(texts.map(withEscapes), "normal")) return;
       }
     }
     if (steps === 0) return;
@@ -129,13 +131,14 @@ export function segments(path: string, most?: number): string[] {
   return rest === "" ? [] : rest.split("/", most);
 }
 
-/** Whether all servers read a path alike. It may be false for one that they do. */
-function isNormal(path: string): boolean {
-  return !UNUSUAL.test(path) || path === "/";
+/** The path of segments. */
+export function joined(segments: readonly string[]): string {
+  return segments.map((text) => `/${text}`).join("");
 }
 
-function withoutQuery(path: string): string {
-  return path.split(/[?#]/, 1)[0]!;
+/** Whether all servers read a path alike. It may be false for one that they do. */
+export function isNormal(path: string): boolean {
+  return !UNUSUAL.test(path) || path === "/";
 }
 
 /** The steps that may change a path of these parts. */
@@ -153,8 +156,6 @@ interface Part {
   text: string;
   /** The text with its escapes in their normal form, once a reading has asked: of a long path, it asks for few. */
   normal?: string;
-  /** The text with an escape for each character that needs one. */
-  escaped?: string;
   readonly dots: number;
   /** What a server does that takes it for dots. */
   readonly needs: number;
@@ -171,7 +172,7 @@ function parts(path: string, takesBackslashes: boolean): Part[] {
 }
 
 /** The first segments of a path after these steps. */
-function kept(parts: readonly Part[], steps: number): Segments {
+function kept(parts: readonly Part[], steps: number, [most]: Reach): Segments {
   const merges = steps & MERGE;
   const segments: (Part | undefined)[] = [];
   let count = 0;
@@ -181,7 +182,7 @@ function kept(parts: readonly Part[], steps: number): Segments {
     if (isDots) {
       if (part.dots === 2 && count > 0) count--;
     } else if (part.text !== "" || !(merges || (count === 0 && steps & LEADING))) {
-      if (count < KEPT) segments[count] = part;
+      if (count < most) segments[count] = part;
       // Without dots, nothing brings those behind to the front.
       else if (!(steps & DOTS)) break;
       count++;
@@ -189,12 +190,17 @@ function kept(parts: readonly Part[], steps: number): Segments {
   }
   // Dots at the end leave a slash there.
   if (isDots && !merges) segments[count++] = undefined;
-  return segments.slice(0, Math.min(count, KEPT));
+  return segments.slice(0, Math.min(count, most));
 }
 
-/** A path of segments in a form. */
-function written(segments: Segments, form: "text" | "normal" | "escaped"): string {
-  return segments.map((part) => `/${part ? (part[form] ??= (form === "normal" ? normal : withEscapes)(part.text)) : ""}`).join("");
+/** Segments in a form, as far as rules look. */
+function written(segments: Segments, form: "text" | "normal", [, most]: Reach): string[] {
+  const texts = segments.map((part) => {
+    const text = part?.text.slice(0, most) ?? "";
+    return part && form === "normal" ? (part.normal ??= normal(text)) : text;
+  });
+  // A slash alone is no segment.
+  return texts.length === 1 && texts[0] === "" ? [] : texts;
 }
 
 /** How many dots a segment is, if it is one or two, of which some may be escaped. */
