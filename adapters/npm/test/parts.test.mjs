@@ -193,6 +193,19 @@ test("a calendar window is a part, too", () => {
   assert.deepEqual([0, 0, 0, 60_000].map((later) => limiter.decide("user:1", { now: now + later }).allowed), [true, true, false, true]);
 });
 
+test("a span without end is out of range for every quota that takes one", () => {
+  const span = `${"9".repeat(400)} d`;
+  const quotas = [
+    ...[fixedWindow, slidingWindow, slidingLog].map((make) => () => make(6, span)),
+    ...[tokenBucket, leakyBucket].map((make) => () => make(6, 4, span)),
+    () => penalty(span, 2, span),
+    () => penalty("1 s", 2, span),
+    () => concurrency(6, span),
+    () => block(span),
+  ];
+  for (const quota of quotas) assert.throws(quota, { name: "TidegateError", kind: "invalid", message: /^\w+Ms: 9007199254740991 is out of range/ }, String(quota));
+});
+
 test("a wrong argument is an error that says what to write", () => {
   const cases = [
     [() => slidingWindow(10, 10_000), "window", /10000 has no unit; write "10000 ms"/],

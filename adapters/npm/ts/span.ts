@@ -23,5 +23,5 @@ export function spanOf(place: string, value: unknown, right: string): number {
   if (unit === undefined) throw invalid(place, `${shown(value)} is not a span; write a number with a unit, as in ${right}`);
   const ms = unitMs(unit);
   if (ms === undefined) throw invalid(place, unknown("unit", unit, UNITS));
-  return Number(count) * ms;
+  return Math.min(Number(count) * ms, Number.MAX_SAFE_INTEGER);
 }
